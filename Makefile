@@ -8,7 +8,7 @@ unexport KUBECONFIG
 unexport MUSTER_HOME
 comma := ,
 
-.PHONY: demo test test-kube test-all test-long check bench format install controlplane training docs
+.PHONY: demo test test-kube test-all test-long record check bench format install controlplane training docs
 
 install: $(VENV)/.installed
 
@@ -59,9 +59,13 @@ test-kube: controlplane
 
 test-all: test test-kube
 
+# What the real API server answers to each case, into tests/localkube/conformance/recorded.
+record: controlplane
+	MUSTER_RECORD_ANSWERS=1 $(BIN)/python -m pytest -m kube tests/localkube/conformance/test_conformance.py
+
 test-long: controlplane
 	@if command -v go >/dev/null; then $(BIN)/python -m tests.controlplane.build --node; fi
-	$(BIN)/python -m pytest -m long -o timeout=7200 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m long -o timeout=7200 --hypothesis-profile=explore $(PYTEST_ARGS)
 
 bench: controlplane
 	$(BIN)/python -m benchmarks

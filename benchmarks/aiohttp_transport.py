@@ -19,13 +19,14 @@ from kubekit.client.request import Request, Response
 from kubekit.client.transport import proxy
 from kubekit.client.transport.connection_pool import CONNECT_TIMEOUT
 from kubekit.client.transport.http_transport import TIMEOUT, HttpTransport
-from kubekit.errors import MusterError, Unreachable
+from kubekit.request_errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kubekit.client.auth.credentials import Credential
     from kubekit.client.auth.endpoint import Endpoint
+    from kubekit.errors import MusterError
 
 _ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 

@@ -24,7 +24,7 @@ from kubekit.client.client import Client
 from kubekit.objects.kinds import CRDS, NAMESPACES, PODS
 from localkube.apiserver.server import ApiServer
 from muster.contract import crds
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.jobs import names
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kubekit.client.auth import kube_config
 from kubekit.client.client import Client
 from kubekit.client.request import Request
 from kubekit.objects.meta import Key
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

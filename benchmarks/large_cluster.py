@@ -28,7 +28,7 @@ from kubekit.objects.meta import Key, Raw, timestamp
 from localkube.apiserver.server import ApiServer
 from muster.contract import crds, waiting_line_format
 from muster.contract.gang_dialects import PDB
-from muster.contract.job_resources import PYTORCHJOBS, TFJOBS
+from muster.contract.job_kinds import PYTORCHJOBS, TFJOBS
 from muster.jobs import names
 from muster.web import server as dashboard
 from muster.web.access.gate import Policy

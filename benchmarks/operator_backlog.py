@@ -29,15 +29,13 @@ from tests.controlplane.control_plane import ControlPlane
 from benchmarks.ratio import Ratio
 from kubekit.client.auth.kube_config import load
 from kubekit.client.client import Client
-from kubekit.errors import Conflict
 from kubekit.objects.kinds import CRDS, NAMESPACES, PODS, SERVICES
+from kubekit.request_errors import Conflict
 from muster.contract.crds import load_all
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.jobs import parse
-from muster.operator.action_types import Create
-from muster.operator.decide.decide import decide
-from muster.operator.observed_job import Observed
-from muster.operator.settings import Settings
+from muster.operator.decide.job_decision import decide
+from muster.operator.decision_types import Create, Observed, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator

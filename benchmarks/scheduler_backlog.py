@@ -34,8 +34,8 @@ from tests.controlplane.process_flags import kubeconfig
 from benchmarks.ratio import Ratio
 from kubekit.client.auth.kube_config import load
 from kubekit.client.client import Client
-from kubekit.errors import NotFound
 from kubekit.objects.kinds import CRDS, NODES, PODS
+from kubekit.request_errors import NotFound
 from muster.contract.crds import load_all
 from muster.contract.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
 

@@ -16,8 +16,8 @@ from typing import Any
 from tests.muster.scheduler.builders import KIND_OF, node, pod, volcano_group
 
 from benchmarks.ratio import Ratio
-from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Bind
+from muster.scheduler.decisions.gang_decision import consider
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 

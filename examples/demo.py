@@ -5,7 +5,7 @@
 3. A parameter server job trains while a rival waits for one GPU more than is free. A worker of the
    job is lost: the rival would fit now, but the room is held, and the worker comes back to it.
 
-The demo runs on a local cluster of its own, in a temporary home, and removes both at the end, also
+The demo runs on its own local cluster, in a temporary home, and removes both at the end, even
 after Ctrl-C. If a step fails, the log of the cluster is kept.
 KEEP=1 leaves the cluster up and prints how to reach it. MUSTER_TRAINING_PYTHON names the Python of
 the jobs if it is not our own; mpirun and mpi4py must be installed with it.

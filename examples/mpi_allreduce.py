@@ -2,7 +2,7 @@
 
 Started by mpirun, which gives each process its rank. All ranks begin with the same weights and add
 up the same gradients, so their weights stay equal and are never sent. `-m mpi4py` stops all ranks
-when one of them raises an exception; without it the others would wait for that rank for ever.
+when one of them raises an exception; without it the others would never stop waiting for that rank.
 
     mpirun -n 4 python -m mpi4py mpi_allreduce.py --steps 100
 """

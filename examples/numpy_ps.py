@@ -159,7 +159,7 @@ def push(
 
 
 def serve(port: int, *, trainers: int, stay: bool) -> None:
-    """Keep this server's slice of the weights until every trainer is done, or for ever."""
+    """Keep this server's slice of the weights until every trainer is done, or forever."""
     config = json.loads(os.environ["TF_CONFIG"])
     servers, index = len(config["cluster"]["ps"]), config["task"]["index"]
     state = Server(np.array_split(np.zeros((FEATURES, CLASSES)), servers)[index], trainers)

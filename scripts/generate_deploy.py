@@ -20,11 +20,10 @@ from muster import __version__
 from muster.client.manifests import yaml_writer
 from muster.contract import crds
 from muster.contract.gang_dialects import DIALECT_CHOICES
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.scheduler_rights import name_lease
 from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
-from muster.install.objects import manifests, roles
-from muster.install.objects.admission import policy
+from muster.install.objects import admission_policy, manifests, roles
 from muster.install.objects.values import NAMESPACE, Values
 from muster.scheduler.settings import Settings
 
@@ -151,7 +150,7 @@ def _chart_rules() -> str:
 
 def _chart_policy() -> str:
     """The policy, where the cluster serves policies and the operator serves the whole cluster."""
-    objects = policy.build()
+    objects = admission_policy.build()
     served = f"{objects[0]['apiVersion']}/{objects[0]['kind']}"
     text = "".join(f"---\n{yaml_writer.dump(item)}\n" for item in objects)
     assert "{{" not in text, "Helm would take it for a template"

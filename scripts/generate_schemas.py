@@ -17,8 +17,8 @@ from typing import Any
 from tests.controlplane.build import build
 from tests.controlplane.control_plane import ControlPlane
 
-from localkube.apiserver.kinds.builtin import BUILTIN
-from localkube.apiserver.views.openapi_types import references
+from localkube.apiserver.resource_registry import BUILTIN
+from localkube.apiserver.views.openapi import references
 
 FOLDER = Path(__file__).parent.parent / "src/kubekit/schemas"
 LICENSE = (

@@ -34,8 +34,12 @@ os.environ["MUSTER_ASSERT"] = "1"
 if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
     own_network.enter()
 
-# On a busy machine an example may take long: that is no failure.
-settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# On a busy machine an example may take long: that is not a failure. Each run draws the same
+# examples, so that what passed passes again; `--hypothesis-profile=explore` draws others.
+settings.register_profile(
+    "muster", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", settings.get_profile("muster"), derandomize=False)
 settings.load_profile("muster")
 
 

@@ -24,7 +24,9 @@ def run_as_nobody(
 
     Nobody finds the project and its environment at a place of its own, wherever the clone lies.
     """
-    folders, place = [str(ROOT), *site.getsitepackages()], _place()
+    # Debian names folders that do not exist.
+    packages_of_ours = filter(os.path.isdir, site.getsitepackages())
+    folders, place = [str(ROOT), *packages_of_ours], _place()
     root, *packages = (f"{place}/{number}" for number in range(len(folders)))
     environment = {
         "HOME": home,

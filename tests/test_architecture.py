@@ -8,16 +8,20 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.repository import ROOT
 
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
 PACKAGES = ("kubekit", "localkube", "muster")
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-MAX_FILE, MAX_FUNCTION = 600, 60
-MODULES_OF_LIST = 71
+MIN_FILE, MAX_FILE, MAX_FUNCTION = 60, 600, 60
+MODULES_OF_LIST = 67
 """Modules of Muster that `arena list` imports: a new one must be worth its time."""
 HEAVY = {"aiohttp", "asyncio", "numpy", "jinja2", "rich"}
 SLOW = {
@@ -43,6 +47,47 @@ def test_no_module_is_longer_than_the_cap() -> None:
     long = {relative(p): n for p in SOURCES if (n := len(p.read_text().splitlines())) > MAX_FILE}
 
     assert long == {}
+
+
+def test_no_module_is_a_fragment_of_its_neighbour() -> None:
+    """One with under 60 lines, or whose only importer is beside it, says why it is kept apart."""
+    importers: dict[str, list[str]] = {module_name(path): [] for path in SOURCES}
+    for path in SOURCES:
+        for name in imported(ast.parse(path.read_text())) & importers.keys():
+            importers[name].append(module_name(path))
+    fragments = []
+    for path in SOURCES:
+        if path.stem in {"__init__", "__main__"} or says_why_it_is_kept_apart(path):
+            continue
+        lines, users = len(path.read_text().splitlines()), importers[module_name(path)]
+        beside = [user for user in users if package_of(user) == package_of(module_name(path))]
+        if lines < MIN_FILE or (len(users) == 1 and beside):
+            fragments.append(f"{relative(path)}: {lines} lines, imported by {users or 'nobody'}")
+
+    assert fragments == []
+
+
+def package_of(module: str) -> str:
+    return module.rpartition(".")[0]
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """What the module may have imported: modules, or names in modules."""
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def says_why_it_is_kept_apart(path: Path) -> bool:
+    """In its docstring, or for all modules of a package in the package's."""
+    docs = (
+        ast.get_docstring(ast.parse(p.read_text())) for p in (path, path.parent / "__init__.py")
+    )
+    return any("Kept apart because" in " ".join((doc or "").split()) for doc in docs)
 
 
 def test_no_function_is_longer_than_the_cap() -> None:
@@ -87,6 +132,41 @@ def test_yaml_is_read_in_one_place() -> None:
     readers = [relative(p) for p in SOURCES if read.search(p.read_text())]
 
     assert readers == ["src/kubekit/objects/yaml_reader.py"]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """At run time: neither imports of types nor those inside functions count."""
+    modules = {module_name(path): path for path in SOURCES}
+    graph = {name: set(imports_at_start(path, modules)) for name, path in modules.items()}
+    while leaves := {name for name, used in graph.items() if not used & graph.keys()}:
+        graph = {name: used for name, used in graph.items() if name not in leaves}
+    while roots := graph.keys() - set().union(*graph.values()):
+        graph = {name: used for name, used in graph.items() if name not in roots}
+
+    assert graph == {}
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_at_start(path: Path, modules: Container[str]) -> Iterator[str]:
+    """The modules that this one imports when it is imported."""
+    package = module_name(path).split(".")[: None if path.stem == "__init__" else -1]
+    rest: list[ast.AST] = [ast.parse(path.read_text())]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            names = (f"{base}.{alias.name}" for alias in node.names)
+            yield from (name if name in modules else base for name in names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            rest += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            rest += ast.iter_child_nodes(node)
 
 
 def test_no_test_sleeps_to_wait() -> None:

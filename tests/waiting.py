@@ -57,3 +57,19 @@ async def eventually(
                 f"{what or check} did not happen in {timeout:g} s; last answer: {answer!r}"
             )
         await asyncio.sleep(every)
+
+
+async def in_parallel(calls: Any) -> None:
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(call)
+
+
+async def connections_closed() -> None:
+    """Wait until every connection of this loop is closed.
+
+    A TLS connection that was in use when its client was closed says goodbye in the background; a
+    loop that ends before leaves its socket to the garbage collector, which complains.
+    """
+    selector: Any = getattr(asyncio.get_running_loop(), "_selector", None)
+    await eventually(lambda: selector is None or len(selector.get_map()) <= 1, what="hanging up")

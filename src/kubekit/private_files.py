@@ -3,20 +3,26 @@
 A folder that is ours and open to others is closed. It is refused if it has files of others, which
 we would take for our own (a token, a key), or if it has other files of ours, which may be shared on
 purpose. A refused folder is not changed.
+
+Whoever writes a file with a token or a key has its rights. A file in a folder that was once open to
+others may come from another user, so `read_private` reads only a file of ours that nobody else may
+open, and never follows a link.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import UsageError
+from kubekit.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 SYSTEM = "lost+found"  # root's, in the first folder of a file system
 
@@ -53,7 +59,7 @@ def _check_entries(path: Path, purpose: Purpose) -> None:
 
 
 def entries(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    """The entries, without those that a shim removes meanwhile."""
+    """The entries; those that are removed while this runs are left out."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
@@ -117,3 +123,35 @@ def write_in_place(file: IO[str], text: str) -> None:
     file.write(text)
     file.flush()
     file.truncate()
+
+
+def read_private(path: Path, *, afterwards: str = "`arena up` makes a new one") -> bytes:
+    """The content; OSError if it cannot be read, ConfigError if it is not the user's alone.
+
+    `afterwards` is what a person needs to know before removing a file that is not used.
+    """
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _unused(path, "it is a symbolic link", afterwards) from error
+        raise
+    with open(descriptor, "rb") as file:
+        if problem := _openness(os.fstat(descriptor)):
+            raise _unused(path, problem, afterwards)
+        return file.read()
+
+
+def _openness(status: os.stat_result) -> str:
+    if not stat.S_ISREG(status.st_mode):
+        return "it is not a regular file"
+    if status.st_uid != os.geteuid():
+        return f"it belongs to another user (uid {status.st_uid})"
+    if status.st_mode & OTHERS:
+        return f"other users may open it (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+def _unused(path: Path, problem: str, afterwards: str) -> ConfigError:
+    hint = f"Look who has made it, then `rm {path}`: {afterwards}."
+    return ConfigError(f"{path} is not used: {problem}", hint=hint)

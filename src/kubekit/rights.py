@@ -95,6 +95,13 @@ class Right(msgspec.Struct, frozen=True, order=True):
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
         return f"{self.verb} {resource}" + (f" {self.name}" if self.name else "")
 
+    def attributes(self, namespace: str) -> dict[str, str]:
+        """The `resourceAttributes` of an access review; an empty namespace is everywhere."""
+        resource, _, part = self.resource.partition("/")
+        row = {"verb": self.verb, "group": self.group, "resource": resource}
+        others = {"namespace": namespace, "subresource": part, "name": self.name}
+        return row | {name: value for name, value in others.items() if value}
+
 
 class Rights(msgspec.Struct, frozen=True):
     """All rights of one component."""

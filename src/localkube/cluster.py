@@ -6,10 +6,14 @@
 
 `extensions` teaches the cluster what it does not know itself: definitions of further kinds, whose
 logs are kept, what pods find in their file system. `components` run beside the controllers and
-talk to the API like any other client; one that fails is started again. The API server also calls
-the node agent, as kube-apiserver calls the kubelet: logs, exec, attach, proxy, usage. A graceful
-stop ends the pods and removes the network; `kill -9` leaves the pods running, and the next start
-finds them again.
+talk to the API like any other client. The API server also calls the node agent, as kube-apiserver
+calls the kubelet: logs, exec, attach, proxy, usage. A graceful stop ends the pods and removes the
+network; `kill -9` leaves the pods running, and the next start finds them again.
+
+`Supervisor` keeps the components running. A component is a coroutine function that builds all its
+state anew, so starting it again is like a restart of its process on a real cluster. The pause
+before a start doubles up to a minute, and is short again after the component has run for a while.
+The other components go on. `/readyz` and `arena status` show `problems`.
 """
 
 from __future__ import annotations
@@ -25,23 +29,24 @@ from typing import TYPE_CHECKING
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.client import Client
+from kubekit.client.retry import Backoff
 from kubekit.control.event_recorder import EventRecorder
-from kubekit.errors import MusterError, UsageError
+from kubekit.control.loop import is_cancelled
+from kubekit.errors import Bug, MusterError, UsageError, describe, single_error
 from kubekit.objects.events import EventSubject, EventText
 from kubekit.objects.kinds import CRDS, NODES
 from kubekit.objects.meta import Key
-from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
+from localkube.apiserver.kinds.custom_resources import KnownKinds
 from localkube.apiserver.server import ApiServer
 from localkube.apiserver.store.damage import damage_text
 from localkube.controllers import controller_manager as controllers
 from localkube.node import agent as node
-from localkube.node.log_archive.archive import LogOwners
-from localkube.node.machine import shutdown
+from localkube.node.log_archive import LogOwners
+from localkube.node.machine import stopped_pods
 from localkube.node.machine.capacity import declare_nodes
-from localkube.node.machine.node_readiness import wait_for_nodes
+from localkube.node.machine.node_registration import wait_for_nodes
 from localkube.node.machine.python_interpreter import PodPrograms
-from localkube.stopping import NOTICE_AFTER, read_ending
-from localkube.supervisor import Supervisor
+from localkube.node.runtime.pod_records import NOTICE_AFTER, read_ending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -50,11 +55,17 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from localkube.node.agent import Watcher
     from localkube.node.machine.capacity import NodeSpec
-    from localkube.supervisor import Component
+
+    Component = Callable[[], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
 PORT_FILE = "port"
+BACKOFF = Backoff(first=1.0, cap=60.0, jitter=0.2)
+STEADY = 10.0
+"""Seconds after which a component that was started again counts as running."""
+_FORGIVEN = 300.0
+"""Seconds after which the pause is short again."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ async def opened(options: Options, extensions: Extensions | None = None) -> Asyn
     The caller holds the data directory (`localkube.data_directory.claimed`).
     """
     extensions = extensions or Extensions()
-    # The agent waits for a process that tries namespaces: read the definitions meanwhile.
+    # The agent waits for a process that tries namespaces: read the definitions while it does.
     agent, definitions = await asyncio.gather(
         _opened_agent(node_settings(options, extensions)),
         asyncio.to_thread(extensions.definitions),
@@ -268,7 +279,7 @@ class Cluster:
                 await self.agent.teardown(hurry)
             finally:
                 notice.cancel()
-                await shutdown.mark_stopped_pods(client, specs, datetime.now(UTC))
+                await stopped_pods.mark_stopped_pods(client, specs, datetime.now(UTC))
 
     def status(self) -> Raw:
         """What a person wants to know about the cluster."""
@@ -299,7 +310,7 @@ class Cluster:
 
 
 def _record_failure(recorder: EventRecorder, node: str, component: str, problem: str) -> None:
-    """An event on the node: a component has no object of its own."""
+    """An event on the node: a component has no object in the API."""
     subject = EventSubject(NODES.api_version, NODES.kind, "", node, node, f"muster-{component}")
     message = f"{component} failed and is started again: {problem}"
     recorder.record(subject, EventText("ComponentFailed", message, "Warning"))
@@ -321,3 +332,84 @@ async def _install_definitions(client: Client, definitions: list[Raw]) -> None:
             await client.create(CRDS, definition)
         elif any(stored[name]["spec"].get(field) != value for field, value in spec.items()):
             await client.patch(CRDS, Key("", name), {"spec": spec})
+
+
+@dataclass
+class Supervisor:
+    report: Callable[[str, str], None]
+    """Called with the name of a component and its failure; must not raise."""
+    backoff: Backoff = BACKOFF
+    _states: dict[str, _State] = field(default_factory=dict, init=False)
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong with each component by name; "" if it runs."""
+        now = asyncio.get_running_loop().time()
+        return {name: _problem(state, now) for name, state in self._states.items()}
+
+    async def keep_running(self, name: str, component: Component) -> None:
+        """Run a component, again and again if it fails, until it returns or is cancelled."""
+        clock = asyncio.get_running_loop().time
+        state = self._states[name] = _State(starts_at=clock())
+        while True:
+            failure = await _failure_of(component)
+            if failure is None:
+                return
+            # A task group that has an error raises it, even if it was cancelled in between: without
+            # this, a component that fails at that moment is started again and never ends.
+            if is_cancelled():
+                raise asyncio.CancelledError from failure
+            now = clock()
+            state.failures = 1 if now - state.starts_at > _FORGIVEN else state.failures + 1
+            state.problem = _text(failure)
+            pause = self.backoff.delay(state.failures)
+            state.starts_at = now + pause
+            _log(name, failure, state.problem, pause)
+            self.report(name, state.problem)
+            await asyncio.sleep(pause)
+
+
+@dataclass
+class _State:
+    problem: str = ""
+    """The last failure; empty if there was none."""
+    failures: int = 0
+    """In a row, each soon after the start."""
+    starts_at: float = 0.0
+    """When the component was started, or will be."""
+
+
+async def _failure_of(component: Component) -> BaseException | None:
+    """Run a component; the error that ended it, or None if it returned."""
+    try:
+        await component()
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        return error  # something that it awaited was cancelled elsewhere
+    except BaseExceptionGroup as group:
+        cause = single_error(group)
+        if not isinstance(cause, Exception):
+            raise
+        return cause
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other components go on
+        return error
+    return None
+
+
+def _problem(state: _State, now: float) -> str:
+    if not state.problem or now >= state.starts_at + STEADY:
+        return ""
+    if now < state.starts_at:
+        return f"{state.problem}; starts again in {state.starts_at - now:.0f} s"
+    return f"{state.problem}; was started again {now - state.starts_at:.0f} s ago"
+
+
+def _text(failure: BaseException) -> str:
+    text = describe(failure) if isinstance(failure, Exception) else type(failure).__name__
+    return text.partition("\n")[0]
+
+
+def _log(name: str, failure: BaseException, text: str, pause: float) -> None:
+    message = "%s failed and starts again in %.1f s: %s"
+    expected = isinstance(failure, OSError | MusterError) and not isinstance(failure, Bug)
+    log.error(message, name, pause, text, exc_info=None if expected else failure)

@@ -2,7 +2,7 @@
 
 A daemon claims it before it touches anything: the names of the bridge, the firewall table and the
 control groups follow from this directory, so two daemons on one directory would remove each other's
-pods and network, also if their homes differ. The kernel releases the lock, however the daemon ends.
+pods and network, even if their homes differ. The kernel releases the lock, however the daemon ends.
 
 The directory holds the database, tokens, secret volumes and the sockets of shims. Files that we
 make in it are private (umask 077), but the directory itself must be closed too: pods' volumes have

@@ -8,13 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from kubekit.errors import MusterError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
     from datetime import datetime
     from socket import socket
 
+    from kubekit.objects.core import PodLog
     from kubekit.objects.meta import Raw
-    from kubekit.objects.pod_logs import PodLog
+
+
+class CannotRun(MusterError):
+    """The local node could not create a pod's namespaces or start a container."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class PodLogSource(Protocol):
         """Every attempt at a container of a job's pod, whether or not the pod still exists."""
 
     def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncGenerator[bytes, None]:
-        """The log of one attempt; raises a StatusError if it was removed meanwhile."""
+        """The log of one attempt; raises a StatusError if it was removed in between."""
 
 
 @runtime_checkable
@@ -123,7 +129,7 @@ class NodeBackend(Protocol):
         """Run the command, or attach, until it ends; returns its exit code."""
 
     async def connect(self, pod: Raw, port: int) -> socket:
-        """A connection to a port of the pod, also if its program listens on loopback only."""
+        """A connection to a port of the pod, even if its program listens on loopback only."""
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         """The address and the port to dial for a port of the pod."""

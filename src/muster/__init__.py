@@ -15,38 +15,37 @@ from muster.version import __version__
 TYPE_CHECKING = False  # importing typing would cost more than all the rest
 
 if TYPE_CHECKING:
-    from kubekit.errors import (
+    from kubekit.errors import ConfigError, MusterError, UsageError
+    from kubekit.request_errors import (
         AlreadyExists,
         ApiError,
-        ConfigError,
         Conflict,
         Forbidden,
-        InvalidJob,
-        JobFailed,
-        MusterError,
-        NoCluster,
         NotFound,
-        RemoteError,
-        ResultError,
         Unauthorized,
         Unreachable,
-        UntrustedResult,
-        UsageError,
-        WaitTimeout,
     )
+    from muster.client.jobs.waiting import JobFailed, WaitTimeout
+    from muster.client.target import NoCluster
     from muster.contract.job_explanation import JobExplanation
+    from muster.contract.job_fields import InvalidJob
     from muster.jobs.view.summary import JobSummary
     from muster.sdk import aio
     from muster.sdk.calls import get_job, list_jobs, submit
+    from muster.sdk.functions.result import RemoteError, ResultError, UntrustedResult
     from muster.sdk.functions.run import run
     from muster.sdk.job import Job
     from muster.sdk.local_cluster import LocalCluster, local_cluster
     from muster.sdk.notebook.curves import Curves
 
 _MODULES = {
-    "kubekit.errors": "AlreadyExists ApiError ConfigError Conflict Forbidden InvalidJob JobFailed "
-    "MusterError NoCluster NotFound RemoteError ResultError Unauthorized Unreachable "
-    "UntrustedResult UsageError WaitTimeout",
+    "kubekit.errors": "ConfigError MusterError UsageError",
+    "kubekit.request_errors": "AlreadyExists ApiError Conflict Forbidden NotFound Unauthorized "
+    "Unreachable",
+    "muster.contract.job_fields": "InvalidJob",
+    "muster.client.jobs.waiting": "JobFailed WaitTimeout",
+    "muster.client.target": "NoCluster",
+    "muster.sdk.functions.result": "RemoteError ResultError UntrustedResult",
     "muster.sdk.aio": "aio",
     "muster.sdk.calls": "get_job list_jobs submit",
     "muster.jobs.view.summary": "JobSummary",

@@ -2,7 +2,7 @@
 
 This is the composition root, the only module of Muster that knows `localkube` and the only one
 besides the CLI that combines components; they communicate only through the Kubernetes API, with one
-client. `client.daemon` starts it in a process of its own.
+client. `client.daemon_start` starts it as a separate process.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubekit.errors import MusterError
-from muster.client.daemon import STOP_TIMEOUT, wait_until
+from muster.client.daemon_start import STOP_TIMEOUT, wait_until
 from muster.client.home import Home
 
 if TYPE_CHECKING:
     import asyncio
     import socket
+    from asyncio import AbstractEventLoop
     from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractContextManager
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 _DASHBOARD_PORT_FILE = "dashboard-port"
 _MODELS_FILE = "models.json"
+STOP_NOW = signal.SIGUSR1
+"""Tells the daemon to stop without waiting for the pods' grace periods."""
 MINIMUM_DESCRIPTORS = 256
 """Descriptors for an idle cluster, its API's clients and a few dozen pods."""
 SENSIBLE_DESCRIPTORS = 1024
@@ -145,24 +149,32 @@ def restore_database(data: Path, backup: Path | None) -> tuple[Path, Path]:
 
 def extensions(data: Path) -> Extensions:
     """What `localkube` must know of training jobs."""
-    from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
+    from localkube.apiserver.kinds.custom_resources import KnownKinds
     from localkube.cluster import Extensions
-    from localkube.node.log_archive.archive import LogOwners
+    from localkube.node.log_archive import LogOwners
     from localkube.node.machine.python_interpreter import PodPrograms
-    from muster.contract import crds, this_machine
-    from muster.contract.job_resources import JOB_KINDS
+    from muster.contract import crds, local_cluster_names
+    from muster.contract.gang_dialects import DIALECTS
+    from muster.contract.job_kinds import JOB_KINDS
+    from muster.install.objects.roles import user_roles
     from muster.jobs.job_status import ended_at
     from muster.jobs.unknown_fields import unknown_field_paths
     from muster.models.watcher import ModelWatcher
 
     return Extensions(
         definitions=crds.load_all,
-        kinds=KnownKinds(unknown_field_paths, crds.immutable_fields()),
+        kinds=KnownKinds(
+            unknown_field_paths,
+            crds.immutable_fields(),
+            tuple(user_roles([kind for dialect in DIALECTS for kind in dialect.kinds])),
+        ),
         logs=LogOwners(JOB_KINDS, ended_at),
         programs=PodPrograms(
-            this_machine.FOLDER, this_machine.PYTHON, {"tensorboard": "tensorboard.main"}
+            local_cluster_names.FOLDER,
+            local_cluster_names.PYTHON,
+            {"tensorboard": "tensorboard.main"},
         ),
-        machine_image=this_machine.IMAGE,
+        machine_image=local_cluster_names.IMAGE,
         watchers={
             "models": lambda client, folders: ModelWatcher(client, folders, data / _MODELS_FILE).run
         },
@@ -214,8 +226,6 @@ def _handle_signals(
     """The events for an orderly stop, and for one that does not wait for the pods."""
     import asyncio
 
-    from localkube.stopping import STOP_NOW, watch_stdin
-
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def interrupted() -> None:
@@ -230,8 +240,21 @@ def _handle_signals(
         if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup arena up &`
             asyncio.get_running_loop().add_signal_handler(number, handlers.get(number, stop.set))
     if on_abandoned is not None:
-        watch_stdin(asyncio.get_running_loop(), on_abandoned, stop_now)
+        _watch_stdin(asyncio.get_running_loop(), on_abandoned, stop_now)
     return stop, hurry
+
+
+def _watch_stdin(loop: AbstractEventLoop, *callbacks: Callable[[], None]) -> None:
+    """Make the calls once, when standard input ends."""
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        if not os.read(descriptor, 1024):
+            loop.remove_reader(descriptor)
+            for callback in callbacks:
+                callback()
+
+    loop.add_reader(descriptor, read)
 
 
 def _components(
@@ -243,9 +266,9 @@ def _components(
 ) -> dict[str, Callable[[], Awaitable[None]]]:
     from kubekit.objects.storage import CSI_NODES
     from muster.contract.scheduler_rights import NAMES
-    from muster.operator import run as operator
-    from muster.operator.settings import Settings as JobSettings
-    from muster.scheduler import run as scheduler
+    from muster.operator import daemon as operator
+    from muster.operator.decision_types import Settings as JobSettings
+    from muster.scheduler import daemon as scheduler
     from muster.web import server as dashboard
     from muster.web.access.gate import Policy, own_users
     from muster.web.access.keys import Keys
@@ -348,7 +371,7 @@ async def sweep(home: Home, data: Path, *, now: bool) -> None:
 
 def what_ends(home: Home) -> str:
     """The pods that a stopping cluster waits for, in words; empty if there are none."""
-    from localkube.stopping import read_ending
+    from localkube.node.runtime.pod_records import read_ending
 
     ending = read_ending(home.last_data())
     return ending.text if ending.pods else ""
@@ -364,7 +387,7 @@ def remove_home(home: Home) -> None:
 def _stop_killed(home: Home, notify: Notify, *, now: bool) -> None:
     import asyncio
 
-    from localkube.stopping import NOTICE_AFTER, read_ending
+    from localkube.node.runtime.pod_records import NOTICE_AFTER, read_ending
 
     async def stop_pods() -> None:
         def notice() -> None:
@@ -383,7 +406,7 @@ def _stop_killed(home: Home, notify: Notify, *, now: bool) -> None:
 
 def _remove_rest(home: Home, data: Path, *, now: bool) -> None:
     """Remove what the daemon has left, for instance because it failed; say so if that fails."""
-    from localkube.node.machine.leftovers import find_leftovers
+    from localkube.node.machine.teardown import find_leftovers
 
     if not find_leftovers(data) and not home.was_killed():
         return
@@ -399,13 +422,13 @@ def _remove_rest(home: Home, data: Path, *, now: bool) -> None:
 
 
 def _stop(home: Home, pid: int, notify: Notify, *, now: bool) -> None:
-    from localkube import stopping
+    from localkube.node.runtime.pod_records import read_ending
 
     def notice() -> None:
-        notify(stopping.read_ending(home.last_data()).text)
+        notify(read_ending(home.last_data()).text)
 
-    timeout = STOP_TIMEOUT + stopping.read_ending(home.last_data()).grace
-    os.kill(pid, stopping.STOP_NOW if now else signal.SIGTERM)
+    timeout = STOP_TIMEOUT + read_ending(home.last_data()).grace
+    os.kill(pid, STOP_NOW if now else signal.SIGTERM)
     try:
         stopped = wait_until(lambda: not _is_alive(pid), timeout, notice)
     except KeyboardInterrupt:

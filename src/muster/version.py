@@ -1,3 +1,6 @@
-"""The version of the package. Modules import it from here: `muster` itself leads to the API."""
+"""The version of the package. `muster` itself leads to the API.
+
+Kept apart because the build reads this file.
+"""
 
 __version__ = "0.1.0"

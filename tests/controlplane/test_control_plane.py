@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.builders import config_map, pod
 from tests.controlplane import http_request
 from tests.controlplane.build import version_of
 from tests.controlplane.certificates import Authority, Pair
@@ -36,15 +37,6 @@ def own_plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
         yield plane
 
 
-def pod(name: str, **spec: Any) -> dict[str, Any]:
-    containers = [{"name": "main", "image": "none"}]
-    return {"metadata": {"name": name}, "spec": {"containers": containers, **spec}}
-
-
-def config_map(name: str, **data: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "data": data}
-
-
 def created(plane: ControlPlane, path: str, body: object) -> Any:
     status, answer = plane.request("POST", path, body)
     assert status == 201, answer
@@ -63,7 +55,7 @@ def test_the_server_reports_the_pinned_version(control_plane: ControlPlane) -> N
 def test_kubectl_works_with_the_kubeconfig(
     control_plane: ControlPlane, fresh_namespace: str
 ) -> None:
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("hello", who="world")}
+    manifest = config_map("hello", who="world")
 
     applied = control_plane.kubectl(
         "apply", "-n", fresh_namespace, "-f", "-", input=json.dumps(manifest)

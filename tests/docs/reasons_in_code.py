@@ -22,7 +22,7 @@ PLACES = (
     "kubekit/objects/conditions.py",
     "kubekit/objects/pod_status.py",
     "localkube/apiserver/housekeeping.py",
-    "localkube/apiserver/kinds/pods/pod.py",
+    "localkube/apiserver/kinds/pods.py",
     "localkube/controllers/node_lifecycle.py",
     "localkube/node/**/*.py",
     "muster/contract/*.py",
@@ -45,7 +45,8 @@ SUFFIX_ARGUMENT = {"_set_condition": 0, "_emit": 0, "_end": 0}
 """Functions that put the job's kind before this argument."""
 PASSED_ON = {
     "f'{job.kind}{type_}'", "f'{self.job.kind}{suffix}'", "f'{self.job.kind}{type_}'",
-    "_SAME_PROBLEM.get(state.reason, state.reason)", "attempt.reason", "delete.reason", "event",
+    "_SAME_PROBLEM.get(state.reason, state.reason)", "attempt.reason",
+    "cells.text(pod, 'status.phase')", "delete.reason", "event",
     "key[1]", "parked.reason.code", "reason", "reason or None", "reason_if_false", "row.reason",
     "waiting.reason",
 }  # fmt: skip

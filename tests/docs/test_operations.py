@@ -45,8 +45,8 @@ asyncio.run(main())
 """
 """Serves the metrics of a process that has imported these modules, and reads them by HTTP."""
 COMPONENTS = {
-    "operator": ("**The operator and the scheduler**", "**The operator**"),
-    "scheduler": ("**The operator and the scheduler**", "**The scheduler**"),
+    "operator.daemon": ("**The operator and the scheduler**", "**The operator**"),
+    "scheduler.daemon": ("**The operator and the scheduler**", "**The scheduler**"),
 }
 LABEL_VALUES = {
     "component": {"operator", "scheduler"},
@@ -63,14 +63,14 @@ LABEL_VALUES = {
 
 def test_the_page_has_the_metrics_of_each_component() -> None:
     for component, titles in COMPONENTS.items():
-        text, _ = _served(f"muster.{component}.run")
+        text, _ = _served(f"muster.{component}")
         listed = {name for title in titles for name in _table(title)}
 
         assert _families(text) == listed, component
 
 
 def test_the_page_has_the_labels_of_each_metric() -> None:
-    modules = ("muster.operator.run", "muster.scheduler.run", "localkube.apiserver.metrics")
+    modules = ("muster.operator.daemon", "muster.scheduler.daemon", "localkube.apiserver.server")
     _, labels = _served(*modules, "muster.web.cluster.live_cluster")
     names = {name.removesuffix("_total"): listed for name, listed in _labels_on_the_page().items()}
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from kubekit import errors
-from muster.operator.act import events
+import muster
+from muster.operator import executor
 from muster.scheduler.placement import filters
 from tests.docs import markdown, messages_in_code, reasons_in_code
 
@@ -40,7 +40,7 @@ def test_every_reason_on_the_page_is_in_the_code() -> None:
 
 def test_every_event_about_a_result_is_on_the_page() -> None:
     listed = markdown.first_column(PAGE, "### Events of a job")
-    nouns = set(events._EVENT_NOUNS.values())
+    nouns = set(executor._EVENT_NOUNS.values())
 
     assert len(nouns) == 4
     assert {f"Failed{verb}{noun}" for verb in ("Create", "Delete") for noun in nouns} < set(listed)
@@ -53,8 +53,9 @@ def test_the_words_for_nodes_that_are_ruled_out_are_those_of_the_filters() -> No
 
 
 def test_every_exit_code_is_on_the_page() -> None:
-    classes = [each for each in vars(errors).values() if isinstance(each, type)]
-    codes = {each.cli_exit_code for each in classes if issubclass(each, errors.MusterError)}
+    public = [getattr(muster, name) for name in muster.__all__]
+    classes = [each for each in public if isinstance(each, type)]
+    codes = {each.cli_exit_code for each in classes if issubclass(each, muster.MusterError)}
     rows = re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.MULTILINE)
 
     assert [int(row) for row in rows] == sorted({0, *codes})

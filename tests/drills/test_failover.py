@@ -15,7 +15,7 @@ import pytest
 
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Raw, read_timestamp
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.drills.cluster import COMPONENTS, LEASES, DrillCluster, drill_cluster
 from tests.waiting import until
 

@@ -9,19 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kubekit.objects.meta import Raw
 from localkube.apiserver.store import backups
+from tests.builders import config_map
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
 NAMES = [f"kept-{number}" for number in range(6)]
-
-
-def config_map(name: str) -> Raw:
-    body = {"metadata": {"name": name}, "data": {"mark": f"mark-of-{name}"}}
-    return {"apiVersion": "v1", "kind": "ConfigMap", **body}
 
 
 def listed(local: LocalCluster) -> list[str]:
@@ -35,9 +30,9 @@ def test_flipped_bytes_of_the_log_are_found_and_a_backup_restores_the_objects(
     local = LocalCluster(tmp_path)
     local.up()
     for name in NAMES[:-1]:
-        local.apply(config_map(name))
+        local.apply(config_map(name, mark=f"mark-of-{name}"))
     backups.write(tmp_path / "data" / "objects.db")
-    local.apply(config_map(NAMES[-1]))
+    local.apply(config_map(NAMES[-1], mark=f"mark-of-{NAMES[-1]}"))
     local.kill_daemon()
     wal = tmp_path / "data" / "objects.db-wal"
     content = bytearray(wal.read_bytes())
@@ -63,7 +58,7 @@ def test_flipped_bytes_of_the_log_are_found_and_a_backup_restores_the_objects(
     local.arena("check", "--restore")
     local.up()
     assert [name for name in listed(local) if name in NAMES] == NAMES[:-1]
-    local.apply(config_map(NAMES[-1]))
+    local.apply(config_map(NAMES[-1], mark=f"mark-of-{NAMES[-1]}"))
     odd_rows_are_set_aside(local)
     newer_version_is_refused(local)
 
@@ -86,7 +81,7 @@ def odd_rows_are_set_aside(local: LocalCluster) -> None:
     assert "objects.acknowledged, was lost" in status
     events = until(lambda: reported(local, "configmaps/default/kept-1"), what="the event")
     assert "DamagedObject" in events
-    local.apply(config_map("kept-1"))  # the name is free
+    local.apply(config_map("kept-1", mark="mark-of-kept-1"))  # the name is free
     assert "kept-1" in listed(local)
 
 

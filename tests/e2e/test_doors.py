@@ -33,7 +33,7 @@ SMALL = 1024
 FAULT = """
 import errno, os, sys
 if "up" in sys.orig_argv and "-m" in sys.orig_argv:
-    from muster.scheduler.run import Service
+    from muster.scheduler.daemon import Service
     run = Service.run
     async def faulty(self):
         if os.path.exists(os.environ["FAULT"]):

@@ -12,9 +12,10 @@ import pytest
 
 from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import NotFound, ServerError
 from kubekit.objects.kinds import CONFIG_MAPS, NAMESPACES, PODS, Kind
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import NotFound, ServerError
+from tests.builders import container, pod
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import LocalCluster
 from tests.small_disk import fill, small_disk
@@ -26,20 +27,16 @@ pytestmark = pytest.mark.slow
 GREEDY = "while true; do cat /dev/zero >> /scratch/file 2>/dev/null; done"
 
 
-def pod(name: str, command: str) -> Raw:
-    main = {
-        "name": "main",
-        "image": "python:3.12",
-        "command": ["sh", "-c", command],
-        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
-    }
-    spec = {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [main],
-        "volumes": [{"name": "scratch", "emptyDir": {}}],
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+def scratching(name: str, command: str) -> Raw:
+    """A pod with a scratch volume that runs a command once."""
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    return pod(
+        name,
+        container(image="python:3.12", command=["sh", "-c", command], volumeMounts=mounts),
+        restartPolicy="Never",
+        terminationGracePeriodSeconds=1,
+        volumes=[{"name": "scratch", "emptyDir": {}}],
+    )
 
 
 @pytest.fixture
@@ -56,7 +53,7 @@ def free_blocks(disk: Path) -> int:
 def is_refused(client: BlockingClient, filler: Path) -> bool:
     """Fill the disk, also where files of an evicted pod were deleted since, and create a pod."""
     fill(filler)
-    new = pod("new", "true")
+    new = scratching("new", "true")
     try:
         client.create(PODS, new, namespace="default")
     except ServerError as error:
@@ -70,12 +67,15 @@ def test_deletions_and_down_work_while_a_pod_keeps_the_disk_full(disk: Path) -> 
     filler = disk / "by-somebody-else"
     local.up()
     waits = "until test -e /scratch/end; do sleep 0.1; done; exit 3"
-    local.apply(pod("ends", waits), pod("quiet", "sleep 1000"), pod("quieter", "sleep 1000"))
+    local.apply(
+        scratching("ends", waits),
+        *(scratching(name, "sleep 1000") for name in ("quiet", "quieter")),
+    )
     local.apply(*crowd("crowd", 100), large_map("held"))
     local.submit("job", "--workers=1", command="sleep 1000")
     with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         until(lambda: all(p.status.phase == "Running" for p in client.list(PODS).items))
-        local.apply(pod("greedy", GREEDY))
+        local.apply(scratching("greedy", GREEDY))
         until(lambda: free_blocks(disk) == 0, what="a full disk")
         uid = client.get(PODS, Key("default", "ends")).metadata.uid
         (local.home / "data" / "pods" / uid / "volumes" / "scratch" / "end").touch()

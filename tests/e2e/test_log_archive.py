@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.local_cluster import LocalCluster, manifest
+from tests.muster.words import exited
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def test_the_logs_of_a_crashed_job_stay_until_it_is_deleted(
     waited = local.arena(*words, f"--clean-task-policy={policy}", CRASH, check=False)
 
     assert waited.returncode == 10
-    failure = "worker 1 exited with code 1."
+    failure = f"worker 1 {exited(1)}."
     assert waited.stderr.count(failure) == waited.stderr.count("crash-worker-1") == 1
     assert waited.stderr.count("  ValueError: boom\n") == waited.stderr.count("boom") == 1
     assert "See: arena logs crash -i crash-worker-1 -n default" in waited.stderr
@@ -127,8 +128,7 @@ def test_the_last_failure_that_retry_allows_is_not_followed_by_another_attempt(
     waited = local.arena(*words, script, check=False)
 
     assert waited.returncode == 10
-    reason = "it failed once, the limit --retry=1 (backoffLimit) is used up; worker 0 exited with"
-    assert f"{reason} code 3.\n  first\n  boom\n" in waited.stderr
+    assert f"; worker 0 {exited(3)}.\n  first\n  boom\n" in waited.stderr
     assert "See: arena logs once -n default" in waited.stderr
     assert local.arena("logs", "once").stdout == "first\nboom\n"
     second = local.arena("logs", "once", "--attempt=2", check=False)
@@ -154,7 +154,7 @@ def test_the_log_of_a_failed_job_is_that_of_the_attempt_that_failed(
     waited = local.arena("wait", "killed", check=False)
 
     # Its containers do not ask for FallbackToLogsOnError: the lines come from the log.
-    ending = "worker 0 exited with code 3 (container tensorflow).\n  first\n  boom\n"
+    ending = f"worker 0 {exited(3, container='tensorflow')}.\n  first\n  boom\n"
     assert waited.returncode == 10
     assert ending in waited.stderr
     until(lambda: local.job("killed")["instances"] == [], what="the pod is deleted")
@@ -177,7 +177,7 @@ def test_a_job_that_is_deleted_while_its_log_is_followed_is_named(local: LocalCl
 
     _, errors = follower.communicate(timeout=60)
     assert follower.returncode == 3, errors
-    assert "the job gone was deleted meanwhile" in errors
+    assert "the job gone was deleted" in errors
     assert "was removed" not in errors
 
 
@@ -248,6 +248,6 @@ def test_following_a_job_continues_after_a_suspension_and_with_added_replicas(
     for follower in (one, every, late):
         _, errors = follower.communicate(timeout=60)
         assert follower.returncode == 3, errors
-        assert errors.count("the job long was deleted meanwhile") == 1
+        assert errors.count("the job long was deleted") == 1
         assert "not found" not in errors
         assert "was removed" not in errors

@@ -19,6 +19,7 @@ from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster, processes_with
 from tests.e2e.openssh import make_image
 from tests.examples.training import PYTHON, mpirun, need
+from tests.muster.words import exited
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -64,7 +65,7 @@ def test_a_rank_that_raises_fails_the_job_with_its_error(local: LocalCluster) ->
     job = local.wait_job("raises", "SUCCEEDED", "FAILED", timeout=60)
 
     assert job["status"] == "FAILED"
-    expected = "exited with code 1: NotADirectoryError: "
+    expected = f"{exited(1)}: NotADirectoryError: "
     assert expected in job["reason"], local.arena("logs", "raises").stdout
     local.arena("delete", "raises")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import container, pod
 from tests.e2e.local_cluster import LocalCluster, remove
 from tests.localkube.node import leftovers
 from tests.ordinary_user import NOBODY
@@ -74,18 +75,9 @@ def _log(cluster: LocalCluster) -> str:
 
 def _pod(folder: Path) -> dict[str, object]:
     volume = {"hostPath": {"path": f"{folder}/host/made", "type": "DirectoryOrCreate"}}
-    container = {
-        "name": "main",
-        "image": "python:3.12",
-        "command": ["sh", "-c", SCRIPT],
-        "volumeMounts": [{"name": "v", "mountPath": "/host/made"}],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": [container], "volumes": [{"name": "v", **volume}]},
-    }
+    mounts = [{"name": "v", "mountPath": "/host/made"}]
+    main = container(image="python:3.12", command=["sh", "-c", SCRIPT], volumeMounts=mounts)
+    return pod("p", main, volumes=[{"name": "v", **volume}])
 
 
 def as_nobody(*command: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import pytest
 from kubekit.client.request import Request
 from kubekit.objects.kinds import DEPLOYMENTS, EVENTS, PODS, SERVICES
 from kubekit.objects.meta import Key
-from localkube.node.network.services.host_addresses import lowest_port
+from localkube.node.network.loopback_ports import lowest_port
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until

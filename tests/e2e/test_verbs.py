@@ -17,6 +17,7 @@ from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICES
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.e2e.tmux import Screen
+from tests.muster.words import exited
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -191,7 +192,7 @@ def test_a_failed_jobs_log_and_exit_code_are_there_afterwards(local: LocalCluste
     result = local.arena("wait", "bad", "--timeout", "60s", check=False)
 
     assert result.returncode == 10
-    assert "exited with code 9" in result.stderr
+    assert exited(9) in result.stderr
     assert local.arena("logs", "bad").stdout == "it is broken\n"
     assert local.arena("logs", "bad-chief-0").stdout == "it is broken\n"
     assert local.arena("prune", "--since", "0s").stdout.startswith("Delete tfjob bad with Age ")

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from localkube.supervisor import BACKOFF, Supervisor
+from localkube.cluster import BACKOFF, Supervisor
 
 pytestmark = pytest.mark.looptime
 STEADILY = BACKOFF._replace(jitter=0.0)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from localkube.cluster import Extensions, node_settings
-from localkube.node.runtime.rootfs.plan import PRIVATE_DIRECTORIES
+from localkube.node.runtime.rootfs import PRIVATE_DIRECTORIES
 from muster.client.home import Home
-from muster.contract import this_machine
+from muster.contract import local_cluster_names
 from muster.local_daemon import Settings
 
 
@@ -25,7 +25,7 @@ def test_a_relative_data_directory_is_hidden_from_pods_and_found_from_elsewhere(
 
 
 def test_the_client_and_the_node_agree_on_private_directories() -> None:
-    assert this_machine.PRIVATE_DIRECTORIES == PRIVATE_DIRECTORIES
+    assert local_cluster_names.PRIVATE_DIRECTORIES == PRIVATE_DIRECTORIES
 
 
 @pytest.mark.parametrize("value", ["state", "./state/", "", None])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kubekit.client import decoding, request
 from kubekit.client.error_response import error_from_response
 from kubekit.client.transport.blocking_transport import BlockingTransport
-from kubekit.errors import Gone, NotFound
+from kubekit.request_errors import Gone, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -119,7 +119,7 @@ class BlockingClient:
     def log_of(
         self, kind: Kind[Any], key: Key, **options: Unpack[request.LogOptions]
     ) -> Iterator[bytes]:
-        """The log of an object that is no pod, in chunks."""
+        """The log of an object that is not a pod, in chunks."""
         return self._transport.stream(request.logs(key, options, kind))
 
     def ready_checks(self) -> dict[str, str]:

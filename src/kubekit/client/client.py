@@ -19,19 +19,22 @@ from kubekit.client import decoding, request
 from kubekit.client.error_response import error_from_response
 from kubekit.client.request import PatchType
 from kubekit.client.retry import Throttle, pause_before_retry
-from kubekit.client.watch_stream import LineSplitter, event_reader
-from kubekit.errors import Gone, single_error
+from kubekit.client.watch_stream import (
+    WATCH_SECONDS,
+    WATCH_SECONDS_THROUGH_PROXY,
+    LineSplitter,
+    event_reader,
+)
+from kubekit.request_errors import Gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
     from typing import Self, Unpack
 
     from kubekit.client.auth.endpoint import Endpoint
     from kubekit.client.decoding import ObjectList
     from kubekit.client.request import Request, Response
     from kubekit.client.streams.exec_session import ExecSession
-    from kubekit.client.streams.port_forward import PortForward
     from kubekit.client.transport.connection_pool import Connector
     from kubekit.client.transport.http_transport import Transport
     from kubekit.client.watch_stream import WatchEvent
@@ -41,11 +44,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_IN_FLIGHT = 96
-# A random length, as in client-go: the watches of many informers must not all end together.
-WATCH_SECONDS = (300, 600)
-# Through a proxy nobody notices that the server is gone until the watch should have ended: TCP
-# keepalive reaches the proxy only.
-WATCH_SECONDS_THROUGH_PROXY = (60, 120)
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 
 
@@ -187,8 +185,6 @@ class Client:
         """Bind a pod to a node; the annotations are merged into the pod in the same write."""
         await self.send(request.bind(pod, uid=uid, node=node, annotations=annotations))
 
-    # Streams: their protocols are imported on use, because daemons do not need them
-
     @asynccontextmanager
     async def exec(
         self,
@@ -199,36 +195,17 @@ class Client:
         stdin: bool = False,
         tty: bool = False,
     ) -> AsyncGenerator[ExecSession, None]:
-        """Run a command in a container: `async for channel, data in session`."""
+        """Run a command in a container: `async for channel, data in session`.
+
+        Without a command, attach to the process of the container.
+        """
+        # Imported here because daemons do not need it.
         from kubekit.client.streams.exec_session import PROTOCOLS, ExecSession, exec_query
 
         query = exec_query(command, container=container, stdin=stdin, tty=tty)
         call = request.websocket_upgrade(pod, "exec" if command else "attach", query)
         async with self.transport.websocket(call, PROTOCOLS) as socket:
             yield ExecSession(socket)
-
-    def attach(
-        self, pod: Key, *, container: str = "", stdin: bool = False, tty: bool = False
-    ) -> AbstractAsyncContextManager[ExecSession]:
-        """Attach to the process of a container: an exec without a command."""
-        return self.exec(pod, (), container=container, stdin=stdin, tty=tty)
-
-    @asynccontextmanager
-    async def port_forward(self, pod: Key, port: int) -> AsyncGenerator[PortForward, None]:
-        """TCP connections to a pod's port: `connection = await forward.connect()`."""
-        from kubekit.client.streams.port_forward import PROTOCOL, PortForward
-
-        call = request.websocket_upgrade(pod, "portforward", (("ports", str(port)),))
-        async with self.transport.websocket(call, (PROTOCOL,)) as socket:
-            forward = PortForward(socket, port)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    pump = group.create_task(forward.run())
-                    yield forward
-                    pump.cancel()
-            except BaseExceptionGroup as group_error:
-                # The pump raises nothing: the error in the group is the caller's own.
-                raise single_error(group_error) from None
 
     # Sending
 

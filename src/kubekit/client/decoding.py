@@ -18,8 +18,8 @@ from kubekit.objects.kinds import decoder_of
 
 if TYPE_CHECKING:
     from kubekit.client.request import Request, Selectors
-    from kubekit.errors import Gone
     from kubekit.objects.kinds import Kind
+    from kubekit.request_errors import Gone
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def decode_nested(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def _without_depths(body: bytes) -> bytes:
-    """The JSON with null in place of everything below so many levels."""
+    """The JSON with null in place of everything that is nested too deeply."""
     depth, begin, parts = 0, 0, []
     for mark in _BRACKETS.finditer(body):
         if mark[0] in (b"[", b"{"):

@@ -1,6 +1,7 @@
-"""Discovery: the kinds that a cluster serves. No I/O.
+"""Discovery: the kinds that a cluster serves.
 
-For programs that handle objects of kinds they do not know, such as `arena apply`.
+For programs that handle objects of kinds they do not know, such as `arena apply`. But for
+`find_served_version` all is requests, and what their responses mean.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import msgspec
 
 from kubekit.client.request import Request
 from kubekit.objects.kinds import Kind
+from kubekit.request_errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from kubekit.client.client import Client
 
 T = TypeVar("T")
 
@@ -57,3 +61,18 @@ def kinds(
         for row in msgspec.json.decode(body)["resources"]
         if "/" not in row["name"] and set(verbs) <= set(row["verbs"])
     ]
+
+
+async def find_served_version(client: Client, kind: Kind[T]) -> Kind[T] | None:
+    """The kind in the server's first version of it that can be watched; None if there is none."""
+    try:
+        group = await client.send(group_request(kind.group))
+    except NotFound:
+        return None
+    for api_version in versions_of(group.body):
+        response = await client.send(resources_request(api_version))
+        rows = kinds(response.body, api_version, kind.model, verbs=("list", "watch"))
+        served = next((row for row in rows if row.plural == kind.plural), None)
+        if served is not None:
+            return served
+    return None

@@ -1,19 +1,22 @@
 """Error responses as errors: a Kubernetes Status, or the page of a proxy. No I/O.
 
-The message of each error is one sentence that names the verb and the resource.
+The message of each error is one sentence that names the verb and the resource. A 403 has no fields
+for the right that is missing, but every authorizer's denial has the same words. A 403 of another
+origin (a quota, an admission plugin, a webhook) is not about a right.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
 
 from kubekit.client.request import JSON
-from kubekit.errors import ApiError, Cause, Forbidden, ServerError, api_error
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.kinds import decoder_of
+from kubekit.request_errors import ApiError, Cause, Forbidden, ServerError, api_error
 
 if TYPE_CHECKING:
     from kubekit.client.request import Request, Response
@@ -139,7 +142,7 @@ def error_from_status(
         retry_after=details.retry_after_seconds,
     )
     if isinstance(error, Forbidden):
-        error.missing_right = _missing_right(status, about)
+        error.missing_right = missing_right(status.message, about.namespace, about.name)
         error.action = f"{about.verb} {about.resource}"
     if code == 404 and _no_such_kind(status) and about.resource.endswith(".kubeflow.org"):
         error.hint = HOW_TO_INSTALL_JOB_KINDS
@@ -151,7 +154,7 @@ def _sentence(code: int, status: Status, about: RequestTarget, expired: str) -> 
     if code == 401:
         because = expired or "the token or certificate is missing, wrong or expired"
         return f"not signed in: the cluster refused to {about} (401: {because})"
-    if code == 403 and (missing := _missing_right(status, about)):
+    if code == 403 and (missing := missing_right(status.message, about.namespace, about.name)):
         where = f" in the namespace {about.namespace}" if about.namespace else ""
         return f"{missing}{where}"
     if code == 403:
@@ -159,12 +162,6 @@ def _sentence(code: int, status: Status, about: RequestTarget, expired: str) -> 
     if code == 404 and _no_such_kind(status):
         return f"the cluster has no {about.resource}"
     return message or f"cannot {about}: the server answered {code}"
-
-
-def _missing_right(status: Status, about: RequestTarget) -> MissingRight | None:
-    from kubekit.client.denial import missing_right  # quick verbs seldom get here
-
-    return missing_right(status.message, about.namespace, about.name)
 
 
 def _no_such_kind(status: Status) -> bool:
@@ -199,3 +196,41 @@ def _status_of(body: bytes) -> Status:
         text = body[:400].decode("utf-8", "replace").strip()
         # A line of text may help the user; a proxy's HTML page does not.
         return Status(message="" if text.startswith("<") else text.partition("\n")[0])
+
+
+# Compiled with the first 403: quick verbs seldom get one.
+_DENIED = (
+    r'User "(?P<user>(?:[^"\\]|\\.)*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" '
+    r'in API group "(?P<group>[^"]*)"'
+)
+# Who creates a role must have every right in it.
+_GRANTING = (
+    r'user "(?P<user>(?:[^"\\]|\\.)*)" .*is attempting to grant RBAC permissions not currently '
+    r"held:\s*(?P<rules>\{.*)"
+)
+_HELD = (
+    r"APIGroups:\[(?P<groups>[^\]]*)\], Resources:\[(?P<resources>[^\]]*)\]"
+    r".*?Verbs:\[(?P<verbs>[^\]]*)\]"
+)
+_RECORDS = "kube-system"
+"""In this namespace a rule names its object: one for all objects there would give away too much."""
+
+
+def missing_right(message: str, namespace: str, name: str) -> MissingRight | None:
+    """The right that the sender of a request for this object lacks, if the 403 is about one."""
+    from kubekit.rights import MissingRight, Rule, account_name
+
+    if denied := re.search(_DENIED, message):
+        verb, resource, group = denied["verb"], denied["resource"], denied["group"]
+        is_record = namespace == _RECORDS or resource == "leases"
+        is_named = is_record and bool(name) and verb != "create"
+        rule = Rule((group,), (resource,), (verb,), (name,) if is_named else ())
+        return MissingRight(account_name(denied["user"]), rule)
+    granting = re.search(_GRANTING, message, re.DOTALL)
+    held = re.search(_HELD, granting["rules"]) if granting else None
+    if granting is None or held is None:
+        return None
+    groups, resources, verbs = (
+        tuple(re.findall(r'"([^"]*)"', held[part])) for part in ("groups", "resources", "verbs")
+    )
+    return MissingRight(account_name(granting["user"]), Rule(groups, resources, verbs))

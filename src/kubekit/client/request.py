@@ -44,7 +44,7 @@ class Request(NamedTuple):
     """One call.
 
     `timeout` is for the silence of the server, not for the whole response; None means the
-    transport's own, 0 means that the body may be silent for ever. `large` marks a response that may
+    transport's own, 0 means that the body may be silent forever. `large` marks a response that may
     be worth compressing.
     """
 

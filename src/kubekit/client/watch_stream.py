@@ -1,4 +1,4 @@
-"""The bytes of a watch, read as events. No I/O.
+"""How long a watch lasts, and its bytes read as events. No I/O.
 
 Each line is decoded once, straight into its struct. A line that does not fit is read again slowly:
 an ERROR event is raised as its error, and an object that does not fit its struct becomes an event
@@ -13,8 +13,8 @@ import msgspec
 
 from kubekit.client.decoding import MetadataOnly, decode_nested
 from kubekit.client.error_response import Status, error_from_status, unreadable_response
-from kubekit.errors import Unreachable
 from kubekit.objects.kinds import convert, decoder_of
+from kubekit.request_errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
+# A random length, as in client-go: the watches of many informers must not all end together.
+WATCH_SECONDS = (300, 600)
+# Through a proxy nobody notices that the server is gone until the watch should have ended: TCP
+# keepalive reaches the proxy only.
+WATCH_SECONDS_THROUGH_PROXY = (60, 120)
 LONGEST_LINE = 256 << 20
 """No server stores an object that large; a compressed stream can claim one with few bytes."""
 

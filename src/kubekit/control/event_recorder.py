@@ -1,9 +1,9 @@
 """The one writer of Kubernetes events.
 
 `record` queues an event and returns: a controller's work never waits for its events, and an event
-that cannot be written is only logged. While there is work to do (`busy`) the queue waits for up to
-half a minute, so that pods are created before the events about them. `write` is for callers that
-must know: it returns when the event is written, and raises if it cannot be.
+that cannot be written is only logged. While there is work to do (`busy`) an event waits for up to
+`patience` seconds, so that pods are created before the events about them. `write` is for callers
+that must know: it returns when the event is written, and raises if it cannot be.
 
 The same event on the same object is one Event with a count, as kubectl shows it. The count is
 written at growing intervals, from two seconds up to five minutes. When `run` is cancelled, it
@@ -18,10 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubekit.errors import AlreadyExists, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.events import EventSubject, EventText, event_manifest
 from kubekit.objects.kinds import EVENTS
 from kubekit.objects.meta import key_of, timestamp
+from kubekit.request_errors import AlreadyExists, NotFound
 from kubekit.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ _MAX_QUEUED = 20_000
 """Events in memory while the API server takes none."""
 _MAX_REMEMBERED = 4_000
 """Events that a repetition is counted on."""
-_MAX_DEFERRAL = 30.0
-"""Seconds for which events wait while there is work to do."""
 _POLL = 0.1
 _MAX_INTERVAL = 300.0
 """The longest time between two writes of an event that repeats."""
@@ -64,7 +63,7 @@ class _RecordedEvent:
 class EventRecorder:
     """Writes events in the order they are recorded, a few at a time.
 
-    `busy` says whether there is work that events should give way to.
+    `busy` says whether there is work that events should give way to, for up to `patience` seconds.
     """
 
     def __init__(
@@ -72,10 +71,12 @@ class EventRecorder:
         client: Client,
         clock: Callable[[], datetime],
         busy: Callable[[], bool] = lambda: False,
+        patience: float = 0.0,
     ) -> None:
         self._client = client
         self._clock = clock
         self._busy = busy
+        self._patience = patience
         self._queue: asyncio.Queue[_RecordedEvent] = asyncio.Queue(_MAX_QUEUED)
         self._missing_right: MissingRight | None = None
         self._known: dict[tuple[EventSubject, EventText], _RecordedEvent] = {}
@@ -141,7 +142,7 @@ class EventRecorder:
     async def _until_idle(self, event: _RecordedEvent) -> None:
         clock = asyncio.get_running_loop().time
         # A work queue does not tell when it becomes empty, so this polls.
-        while self._busy() and clock() < event.queued_at + _MAX_DEFERRAL:  # noqa: ASYNC110
+        while self._busy() and clock() < event.queued_at + self._patience:  # noqa: ASYNC110
             await asyncio.sleep(_POLL)
 
     async def _flush(self) -> None:
@@ -179,7 +180,7 @@ class EventRecorder:
         self._schedule_next(event)
 
     async def _patch(self, event: _RecordedEvent) -> bool:
-        """Write the count of an event that exists; false if the server has dropped it meanwhile."""
+        """Write the count of an event; False if the server no longer has it."""
         change = {field: event.body[field] for field in ("count", "lastTimestamp")}
         try:
             await self._client.patch(EVENTS, key_of(event.body), change)

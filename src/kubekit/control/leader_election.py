@@ -20,9 +20,10 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kubekit.errors import Conflict, LeaseLost, MusterError, NotFound, UsageError, single_error
+from kubekit.errors import MusterError, UsageError, single_error
 from kubekit.objects.kinds import LEASES
 from kubekit.objects.meta import Key, Raw, timestamp
+from kubekit.request_errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,6 +35,10 @@ log = logging.getLogger(__name__)
 
 _RAW: Kind[Raw] = LEASES.read_as(cast("type[Raw]", dict))
 RELEASE_TIMEOUT = 3.0
+
+
+class LeaseLost(MusterError):
+    """This process is no longer the leader and must stop acting."""
 
 
 def steady_clock() -> float:
@@ -51,7 +56,7 @@ class ObservedLease(NamedTuple):
 
 
 class LeaderElection:
-    """One contender. `identity` must differ between processes, also after a restart."""
+    """One contender. `identity` must differ between processes, and change with a restart."""
 
     def __init__(  # noqa: PLR0913 - the terms of a lease are three
         self,

@@ -19,22 +19,36 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from kubekit.errors import Bug, Conflict, MusterError, TerminalError, TooManyRequests, describe
-from kubekit.telemetry import unexpected_errors
+from kubekit.errors import Bug, MusterError, describe
+from kubekit.request_errors import Conflict, TooManyRequests
+from kubekit.telemetry import metrics, unexpected_errors
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from kubekit.control.work_queue import WorkQueue
 
+
 log = logging.getLogger(__name__)
+
+ATTEMPTS = metrics.counter("reconcile_total", "Attempts by loop and outcome.", "loop", "outcome")
+SECONDS = metrics.histogram("reconcile_seconds", "How long an attempt took.", "loop")
+DEPTH = metrics.gauge("queue_depth", "Keys that wait for a worker.", "loop")
+DELAYED = metrics.gauge("queue_delayed", "Keys that wait for a timer.", "loop")
+LEADING = metrics.gauge(
+    "leading", "1 while this process acts, 0 while it is a standby.", "component"
+)
+
+
+class TerminalError(MusterError):
+    """A reconcile that no retry can repair."""
 
 
 @dataclass(frozen=True)
 class RequeueAfter:
-    """A reconcile function returns this to be called again in so many seconds."""
+    """A reconcile function returns this to be called again after `seconds`."""
 
     seconds: float
 
@@ -54,14 +68,22 @@ Hook: TypeAlias = Callable[[str, Outcome, float], None]
 """Called with the loop's name, the outcome and the seconds of every attempt; must not raise."""
 
 
-def _ignore(name: str, outcome: Outcome, seconds: float) -> None:
-    """The hook of a loop without metrics."""
+def count_attempt(loop: str, outcome: Outcome, seconds: float) -> None:
+    """Count one attempt: a hook for `run_workers`."""
+    ATTEMPTS.labels(loop, outcome.value).inc()
+    SECONDS.labels(loop).observe(seconds)
+
+
+def show_depth(queue: WorkQueue[Any]) -> None:
+    """Show this queue's length at every scrape."""
+    DEPTH.labels(queue.name).set_function(lambda: len(queue))
+    DELAYED.labels(queue.name).set_function(lambda: queue.delayed)
 
 
 async def run_workers(
-    queue: WorkQueue[K], reconcile: Reconcile[K], *, workers: int = 1, hook: Hook = _ignore
+    queue: WorkQueue[K], reconcile: Reconcile[K], *, workers: int = 1, hook: Hook = count_attempt
 ) -> None:
-    """Reconcile the queue's keys with so many workers, until the queue is shut down.
+    """Reconcile the queue's keys with this many workers, until the queue is shut down.
 
     Returns when the last attempt has ended. Never raises an error of a reconcile function.
     """

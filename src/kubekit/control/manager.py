@@ -26,9 +26,15 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from kubekit.client.retry import Backoff
-from kubekit.control import metrics
-from kubekit.control.loop import Hook, Reconcile, is_cancelled, run_workers
-from kubekit.errors import LeaseLost, single_error
+from kubekit.control.leader_election import LeaseLost
+from kubekit.control.loop import (
+    LEADING,
+    Reconcile,
+    is_cancelled,
+    run_workers,
+    show_depth,
+)
+from kubekit.errors import single_error
 from kubekit.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
@@ -47,7 +53,7 @@ _CONTEND_PAUSE = 1.0
 """Seconds after a lost lease, so that a lease that is lost at once does not make a busy loop."""
 _RESTART = Backoff(first=0.5, cap=60.0)
 STUCK = 600.0
-"""Seconds after which an attempt counts as hung: every request has a shorter limit of its own."""
+"""Seconds after which an attempt counts as hung: every request has a shorter limit."""
 
 
 class Syncing(Protocol):
@@ -95,7 +101,7 @@ class Manager:
         self._led: list[tuple[str, Run]] = []
         self._stopping = asyncio.Event()
         self._active = False
-        self._leading = metrics.LEADING.labels(name)
+        self._leading = LEADING.labels(name)
         self._leading.set(0)
         if health is not None:
             health.ready("informers", self._stale)
@@ -112,13 +118,10 @@ class Manager:
         reconcile: Reconcile[K],
         *,
         workers: int = 1,
-        hook: Hook = metrics.attempt,
     ) -> None:
         """Reconcile this queue's keys."""
-        metrics.depth(queue)
-        self._loops.append(
-            (queue, lambda: run_workers(queue, reconcile, workers=workers, hook=hook))
-        )
+        show_depth(queue)
+        self._loops.append((queue, lambda: run_workers(queue, reconcile, workers=workers)))
 
     def background(self, name: str, run: Run, *, led: bool = False) -> None:
         """Run this beside the loops: from start to end or, with `led`, only while we lead.

@@ -66,7 +66,7 @@ class WorkQueue(Generic[K]):
         self._ready.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Reconcile the key in so many seconds, unless it is due sooner already."""
+        """Reconcile the key after `seconds`, unless it is due sooner already."""
         if seconds <= 0:
             self.add(key)
             return
@@ -131,7 +131,7 @@ class WorkQueue(Generic[K]):
         self.add(key)
 
     def _release(self, key: K) -> bool:
-        """Take the key back; returns whether it was added meanwhile."""
+        """Take the key back; returns whether it was added in the meantime."""
         self._working.pop(key, None)
         changed = key in self._changed
         self._changed.discard(key)

@@ -1,6 +1,6 @@
 """Where a pod may run or prefers to run: label selectors, affinity, tolerations, topology spread.
 
-Data only. `api/selectors.py` evaluates label selectors, the scheduler's filters the rest.
+Data only. `selectors.py` evaluates label selectors, the scheduler's filters the rest.
 """
 
 # No `from __future__ import annotations`: msgspec would have to compile each of them again.

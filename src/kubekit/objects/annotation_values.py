@@ -61,12 +61,12 @@ def read_duration(text: str) -> float | None:
     return seconds if seconds is not None and seconds < MAX_SECONDS else None
 
 
-def read_json(text: str, longest: int = MAX_JSON) -> Any:
+def read_json(text: str) -> Any:
     """A JSON document of bounded length and depth; None too if it holds half of a surrogate pair.
 
     None is also what `null` says: callers ask for the type that they expect.
     """
-    if len(text) > longest or _depth(text) > MAX_DEPTH:
+    if len(text) > MAX_JSON or _depth(text) > MAX_DEPTH:
         return None
     try:
         return msgspec.json.decode(text)

@@ -1,7 +1,7 @@
 """`status.conditions` as they are written: pure.
 
 A condition keeps its `lastTransitionTime` while its status stays the same. To read conditions of
-decoded objects, see `find_condition` in `api/meta.py`.
+decoded objects, see `find_condition` in `meta.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def new_condition(type_: str, status: str, reason: str, message: str, now: datet
 
 
 def disruption_condition(reason: str, message: str, now: datetime) -> Raw:
-    """The condition of a pod that was ended by the cluster and not by a failure of its own."""
+    """The condition of a pod that the cluster ended: it did not fail by itself."""
     return new_condition("DisruptionTarget", "True", reason, message, now)
 
 

@@ -1,15 +1,17 @@
 """Pods, nodes and the other built-in kinds: only the fields that Muster reads.
 
-Quantities stay as they were written; `api/quantity.py` turns them into integers. Affinity and
-topology spread are in `api/affinity.py`.
+Quantities stay as they were written; `quantity.py` turns them into integers. Affinity and
+topology spread are in `affinity.py`.
 """
 
 # No `from __future__ import annotations`: msgspec would have to compile each of them again.
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
+from kubekit.errors import MusterError
 from kubekit.objects.affinity import (
     Affinity,
     LabelSelector,
@@ -21,6 +23,10 @@ from kubekit.objects.meta import ApiObject, Condition, Object, find_condition, i
 
 Quantity = str | int | float
 Resources = dict[str, Quantity]
+
+
+class InvalidImageName(MusterError):
+    """A pod's image has a name that no image can have."""
 
 
 class ResourceRequirements(Object, frozen=True):
@@ -42,6 +48,27 @@ class Container(Object, frozen=True):
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None  # only of an init container: Always makes it a sidecar
+
+
+# The grammar of an image reference: [host[:port]/]component[/component …][:tag][@digest]
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[A-Fa-f0-9:]+\])(?::[0-9]+)?"
+_COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_TAG = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+_DIGEST = r"@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
+_IMAGE_NAME = rf"(?:{_HOST}/)?{_COMPONENT}(?:/{_COMPONENT})*(?:{_TAG})?(?:{_DIGEST})?"
+_LONGEST_IMAGE_NAME = 4096
+
+
+def check_image_name(image: str) -> None:
+    """Raise InvalidImageName, with the kubelet's words, for a name that no image can have."""
+    is_valid = len(image) <= _LONGEST_IMAGE_NAME and re.fullmatch(_IMAGE_NAME, image, re.ASCII)
+    if image and not is_valid:
+        shown = image[:100]
+        raise InvalidImageName(
+            f'Failed to apply default image tag "{shown}": '
+            f'couldn\'t parse image name "{shown}": invalid reference format'
+        )
 
 
 def port_number(port: int | str, containers: Iterable[Container], protocol: str = "") -> int | None:
@@ -113,7 +140,10 @@ class PodSpec(Object, frozen=True):
     @property
     def needs_storage(self) -> bool:
         """Whether a volume has a claim: only those decide where the pod may run."""
-        return any(v.persistent_volume_claim or v.ephemeral is not None for v in self.volumes)
+        volumes = self.volumes
+        return bool(volumes) and any(
+            v.persistent_volume_claim or v.ephemeral is not None for v in volumes
+        )
 
 
 class ContainerTerminated(Object, frozen=True):
@@ -291,3 +321,30 @@ class LeaseSpec(Object, frozen=True):
 
 class Lease(ApiObject, frozen=True):
     spec: LeaseSpec = LeaseSpec()
+
+
+class PodLog(ApiObject, frozen=True):
+    """The log of one attempt at a container, which outlives its pod on the local cluster.
+
+    Only the local cluster serves this kind; a client must do without it elsewhere. Its metadata has
+    the namespace and labels of the pod, and the job as owner.
+    """
+
+    pod_name: str = ""
+    pod_uid: str = ""
+    container: str = ""
+    init: bool = False
+    """Whether it is an init container."""
+    main: bool = False
+    """Whether it is the first container of its pod."""
+    attempt: int = 0
+    """The number of earlier attempts at the container in the same pod."""
+    archived: bool = False
+    """Whether the log was moved from the pod to the archive."""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    signal: int = 0
+    reason: str = ""
+    size: int = 0
+    """Bytes on disk."""

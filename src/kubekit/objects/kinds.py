@@ -85,6 +85,7 @@ PRIORITY_CLASSES = Kind.of(
 PERSISTENT_VOLUME_CLAIMS: Kind[Raw] = Kind.of("v1", "PersistentVolumeClaim", dict)
 PERSISTENT_VOLUMES: Kind[Raw] = Kind.of("v1", "PersistentVolume", dict, namespaced=False)
 STORAGE_CLASSES: Kind[Raw] = Kind.of("storage.k8s.io/v1", "StorageClass", dict, namespaced=False)
+POD_LOGS = Kind.of("logs.muster.dev/v1", "PodLog", core.PodLog)
 LEASES = Kind.of("coordination.k8s.io/v1", "Lease", core.Lease)
 CRDS = Kind.of(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", PartialObjectMetadata, namespaced=False
@@ -109,8 +110,8 @@ ADMISSION_POLICIES: tuple[Kind[Raw], ...] = (
 
 
 # msgspec remembers what it knows of a struct in the class before that is complete. A second thread
-# that decodes into the same struct meanwhile crashes the process. So decoders are built one after
-# the other, and every struct that threads decode into gets its decoder here first.
+# that decodes into the same struct at that moment crashes the process. So decoders are built one
+# after the other, and every struct that threads decode into gets its decoder here first.
 _building = threading.Lock()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 

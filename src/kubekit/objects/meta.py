@@ -105,7 +105,7 @@ def in_utc(moment: datetime | None) -> datetime | None:
 
 
 def shifted(moment: datetime, seconds: float) -> datetime:
-    """The moment so many seconds later, or earlier; the first or last moment if there is none."""
+    """The moment this many seconds later or earlier; at most the first or last one that exists."""
     try:
         return moment + timedelta(seconds=seconds)
     except OverflowError:

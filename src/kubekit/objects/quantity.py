@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from kubekit.errors import InvalidQuantity
+from kubekit.errors import MusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,6 +38,10 @@ _LONGEST = 1000
 """Characters; more is an attack on the arithmetic rather than an amount of anything."""
 
 
+class InvalidQuantity(MusterError):
+    """A quantity that Kubernetes rejects."""
+
+
 class Amount(msgspec.Struct, frozen=True, order=True, gc=False):
     """A number of billionths, and the notation in which it is written."""
 
@@ -47,7 +51,7 @@ class Amount(msgspec.Struct, frozen=True, order=True, gc=False):
     def __add__(self, other: object) -> Amount:
         if not isinstance(other, Amount):
             return NotImplemented
-        # As in Kubernetes, zero has no notation of its own: a sum that starts at 0 takes the next.
+        # As in Kubernetes, zero has no notation: a sum that starts at 0 takes the next one.
         return Amount(self.nano + other.nano, (self if self.nano else other).notation)
 
     def __sub__(self, other: Amount) -> Amount:
@@ -78,7 +82,7 @@ class Amount(msgspec.Struct, frozen=True, order=True, gc=False):
         return next(name for name, tens in _TENS.items() if tens == power)
 
     def in_units(self, nano: int) -> int:
-        """The number of units of so many billionths, rounded away from zero, within int64."""
+        """The number of units of `nano` billionths, rounded away from zero, within int64."""
         count = min(MAX_INT64, -(-abs(self.nano) // nano))
         return count if self.nano >= 0 else -count
 
@@ -89,7 +93,7 @@ class Amount(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 def whole_amount(number: int) -> Amount:
-    """An amount of so many whole units."""
+    """An amount in whole units."""
     return Amount(number * _WHOLE)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kubekit.errors import InvalidSelector
+from kubekit.errors import MusterError
 
 if TYPE_CHECKING:
     from kubekit.objects.affinity import LabelSelector, SelectorRequirement
@@ -30,6 +30,10 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 _INTEGER = re.compile(r"[+-]?[0-9]{1,63}")
 _SETS = {"In": "in", "NotIn": "notin"}
 _ORDERS = {"Gt": ">", "Lt": "<"}
+
+
+class InvalidSelector(MusterError):
+    """A label or field selector that Kubernetes rejects."""
 
 
 def is_label_key(text: str) -> bool:

@@ -6,7 +6,6 @@ questions about them.
 
 from __future__ import annotations
 
-from kubekit.errors import InvalidQuantity, InvalidSelector
 from kubekit.objects import kinds
 from kubekit.objects.affinity import (
     LabelSelector,
@@ -17,8 +16,8 @@ from kubekit.objects.affinity import (
 from kubekit.objects.core import ResourceRequirements, Resources
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import ApiObject, Key, Object, Raw
-from kubekit.objects.quantity import parse_whole
-from kubekit.objects.selectors import from_labels
+from kubekit.objects.quantity import InvalidQuantity, parse_whole
+from kubekit.objects.selectors import InvalidSelector, from_labels
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"

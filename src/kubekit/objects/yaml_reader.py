@@ -1,4 +1,4 @@
-"""The one reader of YAML: what it is given never ends or stalls the process.
+"""The one reader of YAML: no input can crash or stall the process.
 
 PyYAML composes nested values by recursion in C: 50 kB of `[` overflow the stack, which no `except`
 can catch. A few lines of aliases stand for gigabytes. So the text is first read as a stream of

@@ -57,7 +57,7 @@ class Schema:
         self._items: Schema | None = None
 
     def _resolve(self, raw: Raw) -> Raw:
-        """Follow a `$ref`, also one wrapped in `allOf` to carry a default beside it."""
+        """Follow a `$ref`, even one wrapped in `allOf` to carry a default beside it."""
         wrapped = raw.get("allOf")
         if wrapped and "$ref" in wrapped[0]:
             return self._resolve(wrapped[0]) | {k: v for k, v in raw.items() if k != "allOf"}

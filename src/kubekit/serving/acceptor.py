@@ -1,6 +1,6 @@
-"""Accepts connections, also after there was no descriptor for one.
+"""Accepts connections, and goes on after there was no descriptor for one.
 
-The event loop's own server is not used: uvloop closes a listening socket for ever when `accept`
+The event loop's own server is not used: uvloop closes a listening socket for good when `accept`
 fails.
 """
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from kubekit.errors import StatusError
-from kubekit.serving.limits import CHUNKED_BYTES, HEADER_BYTES
-from kubekit.telemetry.log_bounds import RepeatedLine
+from kubekit.request_errors import StatusError
+from kubekit.serving.connection_limits import CHUNKED_BYTES, HEADER_BYTES
+from kubekit.telemetry.unexpected_errors import RepeatedLine
 
 if TYPE_CHECKING:
     import socket
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web_request import BaseRequest
 
-    from kubekit.serving.limits import Connections
+    from kubekit.serving.connection_limits import Connections
     from kubekit.serving.peer import Peer
 
 HEADER_SECONDS = 10.0
@@ -149,7 +149,7 @@ class HttpConnection(web.RequestHandler):
     def eof_received(self) -> None:
         """The client has closed its side: TLS has no other end than that of both sides.
 
-        asyncio would wait until the client has read what was written, and meanwhile drop, and log,
+        asyncio would wait until the client has read what was written, and until then drop, and log,
         all that a stream writes as fast as it can.
         """
         self._loop.call_soon(self._client.drop)

@@ -12,19 +12,22 @@ import logging
 import os
 import re
 import sys
+import time
 from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, TextIO
 
 from kubekit.errors import UsageError
-from kubekit.telemetry.log_bounds import RepeatedRecords
 
 if TYPE_CHECKING:
-    from kubekit.telemetry.log_bounds import BoundedFile
+    from collections.abc import Callable
+    from pathlib import Path
 
 _COLOURS = {"DEBUG": "2", "INFO": "36", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "***"
+LOG_LIMIT = 10 * 1024 * 1024
+"""Bytes of a daemon's log; one older file of this size is kept beside it."""
 
 # Each is linear in the text: a log line may contain text written by an attacker.
 _SECRETS = (
@@ -78,8 +81,67 @@ def setup(
         loop.addFilter(RepeatedRecords())
 
 
+class BoundedFile:
+    """The file behind standard output and standard error of a daemon, with a bound.
+
+    At `limit` bytes it becomes `NAME.1`, which replaces the one before, and a new file begins.
+    """
+
+    def __init__(self, path: Path, limit: int = LOG_LIMIT) -> None:
+        self._path, self._limit = path, limit
+
+    @classmethod
+    def behind_stderr(cls, path: Path) -> BoundedFile | None:
+        """The file at this path if standard error goes there; None if it goes elsewhere."""
+        try:
+            same = os.path.samestat(os.fstat(2), path.stat())
+        except OSError:
+            same = False
+        return cls(path) if same else None
+
+    def rotate_if_full(self) -> None:
+        size = os.fstat(2).st_size
+        if size < self._limit:
+            return
+        new, older = (self._path.with_name(self._path.name + end) for end in (".new", ".1"))
+        try:
+            with open(new, "ab", buffering=0, opener=_private) as file:
+                self._path.replace(older)
+                new.replace(self._path)
+                for number in (1, 2):
+                    os.dup2(file.fileno(), number)
+        except OSError:  # no descriptor is left, for example: try again with the next line
+            if size > 2 * self._limit:
+                os.ftruncate(2, 0)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class RepeatedRecords(logging.Filter):
+    """Lets each message of a logger that is not ours through once per interval.
+
+    Messages are told apart by their texts before arguments are filled in, of which there are few.
+    """
+
+    def __init__(self, every: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._every, self._clock = every, clock
+        self._next: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = self._clock()
+        if record.levelno > logging.WARNING:  # errors are bugs, and must not be lost
+            return True
+        if now < self._next.get(record.msg, now):
+            return False
+        self._next[record.msg] = now + self._every
+        return True
+
+
 class _Handler(logging.StreamHandler[TextIO]):
-    """A class of its own, so that a second `setup` replaces only this handler."""
+    """A subclass, so that a second `setup` replaces only this handler."""
 
     def __init__(self, stream: TextIO, file: BoundedFile | None) -> None:
         super().__init__(stream)

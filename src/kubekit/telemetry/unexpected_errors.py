@@ -1,21 +1,58 @@
 """Errors that nobody expected, mostly because of what a stranger wrote into one object.
 
 Whoever catches one goes on with the other objects. Each is counted; the log gets one of them per
-place and interval, because a stranger can cause them at will.
+place and interval, because a stranger can cause them at will. `RepeatedLine` does the same for
+other lines that strangers can cause.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+import traceback
+from typing import TYPE_CHECKING
 
 from kubekit.telemetry import metrics
-from kubekit.telemetry.log_bounds import RepeatedLine, traceback_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
 ERRORS = metrics.counter(
     "unexpected_errors_total", "Errors about one object that were survived.", "where"
 )
+MAX_TRACEBACK = 8000
+
+
+class RepeatedLine:
+    """A line that others can cause as often as they like: written once per interval.
+
+    The next line says how many were left out.
+    """
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        level: int,
+        every: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._logger, self._level, self._every, self._clock = logger, level, every, clock
+        self._next = float("-inf")
+        self._omitted = 0
+
+    def log(self, message: str, *args: object, exc_info: BaseException | None = None) -> None:
+        now = self._clock()
+        if now < self._next:
+            self._omitted += 1
+            return
+        if self._omitted:
+            message += f" ({self._omitted} more like it since the last such line)"
+        self._next, self._omitted = now + self._every, 0
+        self._logger.log(self._level, message, *args, exc_info=exc_info)
+
+
 _lines: dict[str, RepeatedLine] = {}
 
 
@@ -24,3 +61,8 @@ def survived(where: str, subject: object, error: BaseException, then: str = "") 
     ERRORS.labels(where).inc()
     line = _lines.setdefault(where, RepeatedLine(log, logging.ERROR))
     line.log("%s %.200s: bug%s: %s", where, subject, then, traceback_of(error))
+
+
+def traceback_of(error: BaseException) -> str:
+    """The end of an error's traceback; texts of objects in it may be long."""
+    return "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]

@@ -1,4 +1,4 @@
-"""Informers: the objects of one kind, held in memory: listed once, then watched for ever.
+"""Informers: the objects of one kind, held in memory: listed once, then watched from there on.
 
 A broken watch resumes from the last resource version it saw. When the server no longer has that
 history (410 Gone), the informer lists again, and listeners are called only for the differences. So
@@ -14,16 +14,10 @@ import random
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kubekit.client import discovery
 from kubekit.client.retry import Backoff
-from kubekit.errors import (
-    ApiError,
-    Forbidden,
-    Gone,
-    MusterError,
-    NotFound,
-    Unauthorized,
-    is_temporary,
-)
+from kubekit.errors import MusterError
+from kubekit.request_errors import ApiError, Forbidden, Gone, NotFound, Unauthorized, is_temporary
 from kubekit.telemetry import unexpected_errors
 from kubekit.watch.informer_cache import Change, InformerCache, identity_of
 
@@ -241,3 +235,23 @@ class Informer(Generic[T]):
     def _is_dispensable(self) -> bool:
         """Whether the kind counts as not installed: we could not list it at the start."""
         return self._optional and (self.refused is not None or not self.has_synced)
+
+
+class AnyVersionInformer(Informer[T]):
+    """An informer of a kind in any version that the server serves.
+
+    A kind that is not stable yet moves from version to version with Kubernetes' releases. `kind` is
+    the kind in the version that is watched now. When the server does not have it, at the start or
+    after an upgrade, discovery names another version of the same resource.
+    """
+
+    async def _follow(self) -> float:
+        try:
+            return await super()._follow()
+        except NotFound:
+            served = await discovery.find_served_version(self._client, self.kind)
+            if served is None or served == self.kind:
+                raise
+        self.kind = served
+        self._progress.listed("")  # list again: the objects may have changed with their version
+        return await super()._follow()

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import StatusError
+from kubekit.request_errors import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from kubekit.errors import InvalidSelector
 from kubekit.objects.affinity import LabelSelector
-from kubekit.objects.selectors import from_labels
+from kubekit.objects.selectors import InvalidSelector, from_labels
 from localkube.apiserver import api_errors
 from localkube.apiserver.schema import structural
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from kubekit.objects.meta import Raw
     from localkube.apiserver.resource import Resource
-    from localkube.apiserver.store.changes import Entry
+    from localkube.apiserver.store.collection import Entry
 
 
 _LIMIT = 3 * 1024 * 1024
@@ -84,10 +83,10 @@ def in_version(value: bytes, resource: Resource) -> bytes:
     """Stored bytes in the requested version of the resource.
 
     Fields are not converted between versions. But an object is read with the defaults of the
-    present schema of the storage version, and each version shows only the fields of its own schema.
+    present schema of the storage version, and each version shows only the fields of its schema.
     """
     if resource.stored_in_group is not None:
-        return dump(resource.strategy.from_stored(decode(value), resource.api_version))
+        return dump(resource.strategy.forms.from_stored(decode(value), resource.api_version))
     schema = resource.walkable_schema
     if resource.needs_reshaping and schema is not None:
         obj = decode(value) | {"apiVersion": resource.api_version}

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import logging
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kubekit.errors import MusterError
 from kubekit.objects.meta import timestamp
-from kubekit.telemetry.log_bounds import RepeatedLine
-from localkube.apiserver.event_expiry import EventExpiry
+from kubekit.request_errors import Conflict, NotFound, ServerError
+from kubekit.telemetry.unexpected_errors import RepeatedLine
+from localkube.apiserver import codec
 from localkube.apiserver.http.requests import Call
-from localkube.apiserver.kinds.cluster.event import EVENTS
+from localkube.apiserver.kinds.namespaces_nodes_events import EVENTS, EVENTS_KEPT
 from localkube.apiserver.store.backups import BACKUP_EVERY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from localkube.apiserver.store.collection import Change
     from localkube.apiserver.store.database import OddRow
+    from localkube.apiserver.store.store import Store
     from localkube.apiserver.verbs import Verbs
+
 
 log = logging.getLogger(__name__)
 _round_failed = RepeatedLine(log, logging.WARNING, every=60.0)
-
 COMPACT_EVERY = 300.0
 _FIRST_BACKUP = 60.0
 _LOOK = 1.0
@@ -102,3 +110,96 @@ def _damage_event(row: OddRow, now: str) -> dict[str, object]:
         "lastTimestamp": now,
         "count": 1,
     }
+
+
+# -- the end of events -----------------------------------------------------------------------------
+
+
+_EVERY = 15.0
+_BATCH = 100
+"""Events per step: other requests are answered between two steps."""
+_PAUSE = 0.02
+_TIMES = ("lastTimestamp", "series.lastObservedTime", "eventTime", "metadata.creationTimestamp")
+
+
+class EventExpiry:
+    """Deletes the expired events of one store.
+
+    A recorder that sees an event again writes it again (`count`, `series`), which begins the hour
+    anew. The time of a write is the server's own, so a client cannot keep an event forever. Only
+    events of an earlier run are read for the time when they were last seen.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._timer = timer
+        # When each event was last written; the oldest first, since a write moves a key to the end.
+        self._written: dict[str, float] = {}
+        store.subscribe(self._changed, EVENTS.collection)
+        self._earlier = list(self._written)  # written in an earlier run
+        self._written.clear()
+
+    def _changed(self, change: Change) -> None:
+        key = change.entry.key
+        self._written.pop(key, None)
+        if not change.deleted:
+            self._written[key] = self._timer()
+
+    async def run(self) -> None:
+        """Delete events as they expire, until cancelled."""
+        await self.read_earlier()
+        while True:
+            try:
+                more = await self.expire()
+            except ServerError as error:
+                log.warning("events cannot be deleted: %s", error)
+                more = False
+            await asyncio.sleep(_PAUSE if more else _EVERY)
+
+    async def read_earlier(self) -> None:
+        """Find when the events of an earlier run were last seen."""
+        last_seen: dict[str, float] = {}
+        for start in range(0, len(self._earlier), _BATCH):
+            now, wall = self._timer(), self._clock()
+            for key in self._earlier[start : start + _BATCH]:
+                entry = self._store.get(key)
+                if entry is not None and key not in self._written:
+                    last_seen[key] = now - _age(entry.value, wall)
+            await asyncio.sleep(0)
+        self._earlier = []
+        oldest_first = dict(sorted(last_seen.items(), key=lambda item: item[1]))
+        self._written = oldest_first | self._written
+
+    async def expire(self) -> bool:
+        """Delete the next expired events; whether there may be more."""
+        limit = self._timer() - EVENTS_KEPT
+        expired = itertools.takewhile(lambda item: item[1] <= limit, self._written.items())
+        keys = [key for key, _ in itertools.islice(expired, _BATCH)]
+        # Together, so that the store writes them in one commit.
+        await asyncio.gather(*map(self._delete, keys))
+        return len(keys) == _BATCH
+
+    async def _delete(self, key: str) -> None:
+        entry = self._store.get(key)
+        if entry is None:
+            self._written.pop(key, None)
+            return
+        encode = codec.encoder(codec.decode(entry.value), EVENTS.stored_api_version)
+        with contextlib.suppress(NotFound, Conflict):  # deleted or written in between
+            await self._store.delete(key, encode, entry.revision)
+
+
+def _age(value: bytes, now: datetime) -> float:
+    """Seconds since an event was last seen; a time in the future counts as now."""
+    event = codec.decode(value)
+    times = []
+    for path in _TIMES:
+        with contextlib.suppress(ValueError):  # no time, or none that can be read
+            times.append(datetime.fromisoformat(codec.text(codec.at(event, path))))
+    return max((now - max(times)).total_seconds(), 0.0) if times else EVENTS_KEPT

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from prometheus_client.exposition import choose_encoder
 
-from localkube.apiserver import api_errors, codec, metrics
-from localkube.apiserver.http.negotiation import JSON
+from kubekit.telemetry.metrics import REGISTRY, gauge
+from localkube.apiserver import api_errors, codec
+from localkube.apiserver.http.requests import JSON
 from localkube.apiserver.store.damage import damage_text
-from localkube.apiserver.views import discovery, openapi, openapi_protobuf, openapi_v2
+from localkube.apiserver.views import discovery, openapi, openapi_v2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from localkube.apiserver.store.store import Store
 
 
+_REVISION = gauge("apiserver_store_revision", "The newest durable revision.")
 _HEALTH = ("healthz", "livez", "readyz")
 _CHECKS = ("ping", "log", "etcd")
 """The checks, by the names that monitors know; the last one is the store."""
@@ -33,9 +36,10 @@ def answer(
     if request.method not in ("GET", "HEAD"):
         raise api_errors.method_not_allowed()
     if path == "/metrics":
-        metrics.REVISION.set(store.revision)
-        text, media = metrics.exposition(accept)
-        return web.Response(body=text, headers={"Content-Type": media})
+        # All parts that run in this process share one registry: one scrape sees the whole cluster.
+        _REVISION.set(store.revision)
+        encode, media = choose_encoder(accept)
+        return web.Response(body=encode(REGISTRY), headers={"Content-Type": media})
     if path.startswith("/openapi/"):
         return _openapi(request, registry, accept)
     document = discovery.document(registry, path, accept)
@@ -55,9 +59,9 @@ def _openapi(request: web.Request, registry: Registry, accept: str) -> web.Respo
     path = request.path.rstrip("/")
     if path == "/openapi/v2":
         document = openapi_v2.document(registry)
-        if openapi_protobuf.MEDIA_TYPE in accept:
-            headers = {"Content-Type": openapi_protobuf.SENT}
-            return web.Response(body=openapi_protobuf.encode(document), headers=headers)
+        if openapi_v2.MEDIA_TYPE in accept:
+            headers = {"Content-Type": openapi_v2.SENT}
+            return web.Response(body=openapi_v2.encode(document), headers=headers)
         return web.Response(body=codec.dump(document), headers={"Content-Type": JSON})
     found = openapi.document(registry, path) if path.startswith("/openapi/v3") else None
     if found is None:

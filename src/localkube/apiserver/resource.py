@@ -2,7 +2,7 @@
 
 All kinds are created, changed, deleted, counted and printed by the same code (`verbs`, `admission`,
 `views`). Where kinds differ, that code calls a hook of `resource.strategy`, as the registries of
-kube-apiserver do. A hook left out does nothing, so a Strategy lists just the rules of its kind.
+kube-apiserver do. A hook left out does nothing, so a Strategy states only what its kind has.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kubekit.schemas import Schema
     from localkube.apiserver.api_errors import Cause
     from localkube.apiserver.apply.field_set import FieldSet
-    from localkube.apiserver.store.changes import ObjectReader
+    from localkube.apiserver.store.collection import ObjectReader
 
 ALL_VERBS = frozenset(
     {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
@@ -46,22 +46,9 @@ def _same(obj: Raw, *_: object) -> Raw:
 
 
 @dataclass(frozen=True)
-class Strategy:
-    """The rules of one kind. Hooks change objects in place; checks return the causes of a 422."""
+class Completion:
+    """The fields that the server gives an object, in the order of use."""
 
-    # -- create and update: metadata and status
-    generation: Literal["none", "fixed", "spec"] = "none"
-    """Whether metadata.generation exists, and whether changes of the spec increase it."""
-    update_names_revision: bool = False
-    """Whether an update must name the revision that it changes."""
-    generation_metadata: str = ""
-    """A field of metadata whose changes increase the generation too."""
-    not_by_status: FieldSet = field(default_factory=lambda: {"f:spec": {}})
-    """Fields that a write of the status leaves as they are."""
-    status_on_create: bool = False
-    """Whether a new object keeps the status of the request, as a node does."""
-
-    # -- create and update: in the order in which `admission.admit` and then `verbs` use them
     prepare_update: Callable[[Raw, Raw], None] | None = None
     """New and old object, before defaults."""
     defaults: Callable[[Raw], None] = _no_change
@@ -71,36 +58,58 @@ class Strategy:
     """The object and the present time, after defaults."""
     finish_update: Callable[[Raw, Raw, str], None] = _no_change
     """New object, old object and subresource, after defaults."""
-    check_name: Callable[[str], list[str]] = names.check_subdomain
-    check: Callable[[Raw], Iterable[Cause]] = _no_causes
-    check_create: Callable[[Raw], Iterable[Cause]] = _no_causes
-    check_status_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
-    check_spec_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
-    """Checks of an update through a subresource that writes a part of the spec."""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The causes of a 422; those of an update get the new and the old object."""
+
+    name: Callable[[str], list[str]] = names.check_subdomain
+    always: Callable[[Raw], Iterable[Cause]] = _no_causes
+    create: Callable[[Raw], Iterable[Cause]] = _no_causes
     immutable: tuple[str, ...] = ()
     """Paths of fields that no update changes."""
-    check_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
-    admit_create: Callable[[Raw, ObjectReader, datetime], None] = _no_change
-    """Rules that need other objects; they raise."""
-    admit_update: Callable[[Raw, Raw, ObjectReader, datetime], None] = _no_change
+    update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    status: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    """An update of the status, through its subresource."""
+    spec: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    """An update through a subresource that writes a part of the spec."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Rules that need other objects or the rights of the writer; they raise."""
+
+    create: Callable[[Raw, ObjectReader, datetime], None] = _no_change
+    update: Callable[[Raw, Raw, ObjectReader, datetime], None] = _no_change
     grants: bool = False
     """Whether the object grants permissions, which the writer must then have."""
 
-    # -- forms of the object
+
+@dataclass(frozen=True)
+class StatusRules:
+    keeps: FieldSet = field(default_factory=lambda: {"f:spec": {}})
+    """Fields that a write of the status leaves as they are."""
+    on_create: bool = False
+    """Whether a new object keeps the status of the request, as a node does."""
+
+
+@dataclass(frozen=True)
+class Forms:
+    """Schemas and other forms of the object."""
+
     apply_schema: Callable[[Resource, Raw, Raw | None], None] = _no_change
     """Check a new object, or a changed and its old object, by the schema; raises."""
-    warnings: Callable[[Raw], Iterable[str]] = lambda obj: ()
-    """Warnings to the writer of a valid object."""
     check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
     """Checks of types that the published schema lacks."""
-    is_canonical: Callable[[Raw], bool] = lambda obj: False
-    """Whether an object without nulls has, for sure, known fields of the right types only."""
     unknown_fields: Callable[[Raw], list[str]] = lambda obj: []
     """Paths of fields that the schema preserves although the kind does not have them."""
     to_stored: Callable[[Raw], Raw] = _same
     from_stored: Callable[[Raw, str], Raw] = _same
 
-    # -- deletion
+
+@dataclass(frozen=True)
+class DeletionRules:
     grace: Callable[[Raw, Raw], int] | None = None
     """Seconds the object may take to stop, from the delete options; None if it stops at once."""
     blocks_removal: Callable[[Raw], bool] = lambda obj: False
@@ -113,15 +122,17 @@ class Strategy:
     """Names of objects that cannot be deleted."""
     orphan_warning: str = ""
     """The warning to a request without a propagation policy, if it orphans dependents."""
-    delete_answer: Literal["status", "object"] = "status"
-    deletion_view: Callable[[Raw, datetime], Raw] | None = None
+    answer: Literal["status", "object"] = "status"
+    view: Callable[[Raw, datetime], Raw] | None = None
     """The object in the answer to its deletion, if that differs from the stored object."""
     contents: Callable[[Raw], str] = lambda obj: ""
     """Prefix of the keys of all objects that are removed with the object, as a CRD's are."""
     storage_preconditions: bool = False
     """Whether a failed precondition is worded as the storage layer words it."""
 
-    # -- quota
+
+@dataclass(frozen=True)
+class QuotaRules:
     charge: Callable[[Raw], dict[str, Amount]] | None = None
     """The usage of the object, by the names of a ResourceQuota's `hard`."""
     counted_as: str = ""
@@ -132,20 +143,52 @@ class Strategy:
     unspecified: Callable[[Iterable[str], Raw], str] = lambda hard, obj: ""
     """The fields that the object must specify because a quota limits them, as a message."""
 
-    # -- limit ranges
-    completed_by_ranges: bool = False
+
+@dataclass(frozen=True)
+class RangeRules:
+    """What limit ranges mean for the kind."""
+
+    complete: bool = False
     """Whether the containers of a new object get the defaults of limit ranges."""
-    outside_of_range: Callable[[Raw, Raw], Iterable[str]] = lambda spec, limit_range: ()
+    violations: Callable[[Raw, Raw], Iterable[str]] = lambda spec, limit_range: ()
     """Why an object with this spec is outside of a limit range."""
-    ranged_on_update: bool = False
+    on_update: bool = False
     """Whether an update must stay within limit ranges too."""
 
-    # -- tables
+
+@dataclass(frozen=True)
+class Table:
+    """How kubectl prints the objects."""
+
     columns: dict[str, cells.Cell] = field(default_factory=lambda: cells.NAME | cells.AGE)
     """Cells by column: `Name`, or `Name+` for a column of wide output only."""
-    row_conditions: Callable[[Raw], list[Raw]] = lambda obj: []
-    row_object: Callable[[Raw], Raw] = _same
+    conditions: Callable[[Raw], list[Raw]] = lambda obj: []
+    """The conditions of a row."""
+    shown: Callable[[Raw], Raw] = _same
     """The object whose metadata a row shows."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The rules of one kind, by concern. Hooks change objects in place."""
+
+    generation: Literal["none", "fixed", "spec"] = "none"
+    """Whether metadata.generation exists, and whether changes of the spec increase it."""
+    generation_metadata: str = ""
+    """A field of metadata whose changes increase the generation too."""
+    update_names_revision: bool = False
+    """Whether an update must name the revision that it changes."""
+    completion: Completion = Completion()
+    checks: Checks = Checks()
+    admission: Admission = Admission()
+    warnings: Callable[[Raw], Iterable[str]] = lambda obj: ()
+    """Warnings to the writer of a valid object."""
+    status: StatusRules = StatusRules()
+    forms: Forms = Forms()
+    deletion: DeletionRules = DeletionRules()
+    quota: QuotaRules = QuotaRules()
+    ranges: RangeRules = RangeRules()
+    table: Table = Table()
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,178 @@
 """All resources by group, version and plural: the built-in ones and the resources of CRDs.
 
-A CRD takes effect as soon as its write is durable, before the writer gets its answer.
+Built-in kinds come from the modules of `kinds`, or are defined here if they have no rules. A CRD
+takes effect as soon as its write is durable, before the writer gets its answer.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from localkube.apiserver import codec
-from localkube.apiserver.kinds.custom.crd import CRDS
-from localkube.apiserver.kinds.custom.custom_resource import KnownKinds, resources_of
+from localkube.apiserver.kinds.batch_jobs import CRON_JOBS, JOBS
+from localkube.apiserver.kinds.config_maps_and_secrets import CONFIG_MAPS, SECRETS
+from localkube.apiserver.kinds.custom_resources import KnownKinds, resources_of
+from localkube.apiserver.kinds.definitions import CRDS, definitions
+from localkube.apiserver.kinds.disruption_budgets import PDBS
+from localkube.apiserver.kinds.namespaces_nodes_events import (
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NEW_EVENTS,
+    NODES,
+)
+from localkube.apiserver.kinds.pod_templates import POD_TEMPLATES
+from localkube.apiserver.kinds.pods import PODS
+from localkube.apiserver.kinds.priority_classes import POD_GROUPS, PRIORITY_CLASSES
+from localkube.apiserver.kinds.quotas_and_limit_ranges import LIMIT_RANGES, RESOURCE_QUOTAS
+from localkube.apiserver.kinds.roles_and_accounts import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+)
+from localkube.apiserver.kinds.services import ENDPOINT_SLICES, ENDPOINTS, SERVICES, services
+from localkube.apiserver.kinds.volumes_and_claims import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+)
+from localkube.apiserver.kinds.workloads import (
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
+from localkube.apiserver.resource import STATUS, Resource, Strategy, Table
+from localkube.apiserver.views.cells import AGE, NAME, number, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from ipaddress import IPv4Network
 
-    from localkube.apiserver.resource import Resource
-    from localkube.apiserver.store.changes import Change
+    from localkube.apiserver.store.collection import Change
     from localkube.apiserver.store.store import Store
+
+
+# -- built-in kinds -------------------------------------------------------------------------------
+
+_CREATE = frozenset({"create"})
+_READ = frozenset({"get", "list"})
+_AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+
+# There are none. They can be listed, because `kubectl apply --prune` lists them: without them, it
+# would prune nothing.
+_REPLICATION_CONTROLLERS = Resource(
+    "",
+    "v1",
+    "replicationcontrollers",
+    "ReplicationController",
+    short=("rc",),
+    categories=("all",),
+    verbs=_READ | {"watch"},
+)
+_METRICS = (
+    Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, verbs=_READ),
+    Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
+)
+_POD_LOGS = Resource(
+    "logs.muster.dev", "v1", "podlogs", "PodLog", verbs=_READ, subresources=frozenset({"log"}),
+    fields=("podName", "podUid"),
+    strategy=Strategy(
+        table=Table(NAME | {
+            "Pod": lambda obj, _: text(obj, "podName"),
+            "Container": lambda obj, _: text(obj, "container"),
+            "Attempt": lambda obj, _: number(obj, "attempt"),
+            "Size": lambda obj, _: number(obj, "size"),
+        } | AGE),
+    ),
+)  # fmt: skip
+_REVIEWS = tuple(
+    Resource(group, "v1", f"{kind.lower()}s", kind, kind.startswith("Local"), verbs=_CREATE)
+    for group, kind in (
+        (_AUTHENTICATION, "SelfSubjectReview"),
+        (_AUTHENTICATION, "TokenReview"),
+        (_AUTHORIZATION, "SelfSubjectAccessReview"),
+        (_AUTHORIZATION, "SelfSubjectRulesReview"),
+        (_AUTHORIZATION, "SubjectAccessReview"),
+        (_AUTHORIZATION, "LocalSubjectAccessReview"),
+    )
+)
+
+
+def _without_effect(resource: Resource, warning: str = "") -> Resource:
+    """A kind that is stored for tools which bring it along; whoever writes it is warned."""
+    warning = (
+        warning or f"the local cluster stores {resource.kind} objects, but they have no effect here"
+    )
+    rules = Strategy(generation="spec", warnings=lambda obj: (warning,))
+    return replace(resource, strategy=rules)
+
+
+_ADMISSION, _NETWORKING = "admissionregistration.k8s.io", "networking.k8s.io"
+_POLICY = "ValidatingAdmissionPolicy"
+_EXTENSIONS = ("api-extensions",)
+_NOT_ENFORCED = (
+    "the local cluster stores NetworkPolicies and does not enforce them: all connections stay"
+    " allowed"
+)
+_WITHOUT_EFFECT = (
+    *(
+        _without_effect(
+            Resource(
+                _ADMISSION, "v1", plural, kind, False, categories=_EXTENSIONS, subresources=more
+            )
+        )
+        for plural, kind, more in (
+            ("validatingadmissionpolicies", _POLICY, STATUS),
+            ("validatingadmissionpolicybindings", f"{_POLICY}Binding", frozenset[str]()),
+            ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", frozenset[str]()),
+            ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", frozenset[str]()),
+        )
+    ),
+    _without_effect(
+        Resource(_NETWORKING, "v1", "ingresses", "Ingress", short=("ing",), subresources=STATUS)
+    ),
+    _without_effect(Resource(_NETWORKING, "v1", "ingressclasses", "IngressClass", False)),
+    _without_effect(
+        Resource(_NETWORKING, "v1", "networkpolicies", "NetworkPolicy", short=("netpol",)),
+        _NOT_ENFORCED,
+    ),
+    _without_effect(Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)),
+)
+
+# Discovery lists groups, and the resources of a group, in this order.
+BUILTIN = (
+    NAMESPACES, NODES, PODS, SERVICES, ENDPOINTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS,
+    RESOURCE_QUOTAS, LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, POD_TEMPLATES,
+    CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS,
+    PDBS,
+    NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
+    ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, *_WITHOUT_EFFECT,
+    _REPLICATION_CONTROLLERS, *_METRICS, _POD_LOGS, *_REVIEWS,
+)  # fmt: skip
+
+
+def builtin(service_range: IPv4Network, known: KnownKinds) -> tuple[Resource, ...]:
+    """The built-in resources of a cluster whose services get addresses of this range."""
+    replaced = {SERVICES.collection: services(service_range), CRDS.collection: definitions(known)}
+    return tuple(replaced.get(r.collection, r) for r in BUILTIN)
+
+
+_STRATEGIES = {resource.collection: resource.strategy for resource in reversed(BUILTIN)}
+_NO_RULES = Strategy()
+
+
+def strategy_of(collection: str) -> Strategy:
+    """The rules of the kind stored in a collection."""
+    return _STRATEGIES.get(collection, _NO_RULES)
+
+
+# -- registry -------------------------------------------------------------------------------------
 
 
 class Registry:

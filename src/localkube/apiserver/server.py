@@ -21,36 +21,27 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError
 
-from kubekit.errors import ApiError, StatusError
+from kubekit.request_errors import ApiError, StatusError
 from kubekit.serving.acceptor import is_lack
 from kubekit.serving.http_connection import check_room, while_connected
 from kubekit.serving.listener import Listeners
-from kubekit.telemetry.log_bounds import RepeatedLine
-from localkube.apiserver import (
-    api_errors,
-    bootstrap,
-    kubernetes_service,
-    metrics,
-    non_resource_paths,
-    subresources,
-)
+from kubekit.telemetry.metrics import counter, gauge, histogram
+from kubekit.telemetry.unexpected_errors import RepeatedLine, survived
+from localkube.apiserver import api_errors, bootstrap, codec, non_resource_paths, subresources
 from localkube.apiserver.access import reviews
 from localkube.apiserver.access.authentication import Authenticator
 from localkube.apiserver.access.authorization import Authorizer
 from localkube.apiserver.access.credentials import ServerCredentials, load_or_create
-from localkube.apiserver.access.escalation import check_grant
 from localkube.apiserver.access.service_account_tokens import Tokens
-from localkube.apiserver.after_write import FollowUpWrites
+from localkube.apiserver.follow_up_writes import FollowUpWrites
 from localkube.apiserver.housekeeping import Housekeeping
-from localkube.apiserver.http import bodies, query_options, requests, responses
-from localkube.apiserver.http.negotiation import JSON, negotiate
-from localkube.apiserver.http.requests import Answer, Call
-from localkube.apiserver.kinds.builtin import builtin
-from localkube.apiserver.kinds.cluster.namespace import NAMESPACES
-from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
-from localkube.apiserver.kinds.services.service import SERVICES
-from localkube.apiserver.kinds.services.service_addresses import DEFAULT_RANGE
-from localkube.apiserver.resource_registry import Registry
+from localkube.apiserver.http import bodies, query_options, requests
+from localkube.apiserver.http.requests import JSON, YAML, Answer, Call, media_of, negotiate
+from localkube.apiserver.kinds.custom_resources import KnownKinds
+from localkube.apiserver.kinds.namespaces_nodes_events import NAMESPACES
+from localkube.apiserver.kinds.service_addresses import DEFAULT_RANGE
+from localkube.apiserver.kinds.services import SERVICES
+from localkube.apiserver.resource_registry import Registry, builtin
 from localkube.apiserver.store.store import Store
 from localkube.apiserver.streams.pod_streams import STREAMED, PodStreams
 from localkube.apiserver.verbs import Verbs
@@ -77,6 +68,19 @@ _NO_PAGE = partial(web.HTTPNotFound, text="404 page not found\n")
 _IN_ONE_NAMESPACE = ("create", "deletecollection")
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
+_REQUESTS = counter("apiserver_requests_total", "Requests answered.", "verb", "resource", "code")
+_SECONDS = histogram(
+    "apiserver_request_seconds", "How long requests took, without watches.", "verb", "resource"
+)
+_WATCHES = gauge("apiserver_watches", "Watches that are open.", "resource")
+
+_Headers = list[tuple[str, str]]
+# kubectl prints warnings, but words a 404 itself: `autoscale` only says "empty input".
+_NO_AUTOSCALER = (
+    "this cluster has no HorizontalPodAutoscaler, because nothing here scales by load;"
+    " set the number of replicas with `kubectl scale`"
+)
+
 
 class ApiServer:
     """A Kubernetes API on one data folder."""
@@ -87,14 +91,12 @@ class ApiServer:
         *,
         backend: NodeBackend | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
-        admit_service_accounts: bool = True,
         known: KnownKinds | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.streams = PodStreams(backend)
-        known = known or KnownKinds()
-        kinds = builtin(service_range, known, admit_service_accounts=admit_service_accounts)
-        self.registry = Registry(kinds, known)
+        self._known = known or KnownKinds()
+        self.registry = Registry(builtin(service_range, self._known), self._known)
         self._service_range = service_range
         self.component_problems: Callable[[], Mapping[str, str]] = dict
         """What is wrong with each component that runs beside this server; "" if it runs."""
@@ -157,9 +159,9 @@ class ApiServer:
 
     async def _publish_services(self, pod_address: str) -> None:
         services = self.registry.find("", "v1", SERVICES.plural) or SERVICES
-        await kubernetes_service.renumber(self.store, services, self._service_range)
+        await bootstrap.renumber_services(self.store, services, self._service_range)
         address = str(self._service_range[1])
-        await kubernetes_service.publish(self.verbs, services, address, pod_address, self.port)
+        await bootstrap.publish(self.verbs, services, address, pod_address, self.port)
         await self.follow_up_writes.run_pending()
 
     async def run(self) -> None:
@@ -187,10 +189,9 @@ class ApiServer:
         self.tokens = Tokens(key, self.store, self.verbs.clock, self._token_refused)
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
         admission, authorizer = self.verbs.admission, self.authorizer
-        admission.guard = partial(check_grant, authorizer)
-        admission.check_create = authorizer.check_create
+        admission.authorizer = authorizer
         self.follow_up_writes = FollowUpWrites(self.verbs)
-        await bootstrap.create_missing(self.verbs)
+        await bootstrap.create_missing(self.verbs, self._known.roles)
         await self.follow_up_writes.run_pending()
 
     def _token_refused(self, uid: str) -> None:
@@ -206,10 +207,8 @@ class ApiServer:
         route = requests.parse_route(request.method, request.rel_url.raw_path, request.query)
         resource = route and self.registry.find(route.group, route.version, route.plural)
         response = await self._respond_or_fail(request, route, resource)
-        if responses.is_pretty(request):
-            responses.indent(response)
         if route and resource:
-            metrics.observe_request(route, resource, response.status, time.monotonic() - started)
+            _observe(route, resource, response.status, time.monotonic() - started)
         return response
 
     async def _respond_or_fail(
@@ -220,24 +219,20 @@ class ApiServer:
             return await self._respond(request, route, resource)
         except StatusError as error:
             call = request.get(_CALL)
-            return responses.failure(
-                error, call and responses.warnings(call), request.headers.get("Accept", "")
-            )
+            return _failure(error, call and _warnings(call), request.headers.get("Accept", ""))
         except ApiError as error:
-            return responses.failure(
-                StatusError(str(error), status=error.status, reason=error.reason)
-            )
+            return _failure(StatusError(str(error), status=error.status, reason=error.reason))
         except web.HTTPRequestEntityTooLarge:
-            return responses.failure(api_errors.too_large(f"limit is {bodies.LIMIT}"))
+            return _failure(api_errors.too_large(f"limit is {bodies.LIMIT}"))
         except (web.HTTPException, ConnectionError):
             raise  # aiohttp answers the first and drops the second
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - other requests go on
             if isinstance(error, OSError) and is_lack(error):
                 _no_descriptors.log("%s %s failed: %s", request.method, request.rel_url, error)
-                return responses.failure(api_errors.lacks_descriptors(error))
-            log.exception("%s %s failed", request.method, request.rel_url)
+                return _failure(api_errors.lacks_descriptors(error))
+            survived("API request", f"{request.method} {request.path}", error)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
-            return responses.failure(StatusError(message, status=500, reason="InternalError"))
+            return _failure(StatusError(message, status=500, reason="InternalError"))
 
     async def _respond(
         self, request: web.Request, route: Route | None, resource: Resource | None
@@ -278,7 +273,7 @@ class ApiServer:
         if self.follow_up_writes.pending or self.verbs.quotas.stale:
             await self.follow_up_writes.run_pending()
         body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
-        return responses.response(body, answer.code, form.media, responses.warnings(call))
+        return _response(body, answer.code, form.media, _warnings(call))
 
     def _non_resource(self, request: web.Request) -> web.StreamResponse:
         problems = self.component_problems()
@@ -290,7 +285,7 @@ class ApiServer:
             if any(r.group == route.group and not r.custom for r in self.registry.all()):
                 raise api_errors.path_not_found()
             if (route.group, route.verb) == ("autoscaling", "create"):
-                raise responses.no_autoscaler()
+                raise _no_autoscaler()
             raise _NO_PAGE()
         if resource.namespaced and route.name and not route.namespace:
             raise api_errors.path_not_found()
@@ -329,12 +324,12 @@ class ApiServer:
         events = watch_events(self.store, call, show)
         # An invalid request fails here, while the answer can still be a 400.
         first = await anext(events)
-        response = web.StreamResponse(headers=responses.warnings(call))
+        response = web.StreamResponse(headers=_warnings(call))
         response.content_type = JSON
         response.enable_chunked_encoding()
         await response.prepare(request)
         try:
-            with metrics.WATCHES.labels(call.resource.collection).track_inprogress():
+            with _WATCHES.labels(call.resource.collection).track_inprogress():
                 async with while_connected(request):
                     if first:
                         await response.write(first)
@@ -355,3 +350,56 @@ async def _body(request: web.Request) -> bytes:
         return await request.read()
     except (web.RequestPayloadError, ContentEncodingError) as error:
         raise api_errors.bad_request(f"the body of the request cannot be read: {error}") from error
+
+
+def _observe(route: Route, resource: Resource, code: int, seconds: float) -> None:
+    """Count a request and its duration; a stream has none, because it lasts as the client likes."""
+    # An unknown subresource is not a label: clients could create any number of them.
+    name = resource.collection
+    if route.subresource in resource.subresources:
+        name += f"/{route.subresource}"
+    _REQUESTS.labels(route.verb, name, str(code)).inc()
+    if route.verb != "watch" and route.subresource not in STREAMED:
+        _SECONDS.labels(route.verb, name).observe(seconds)
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def _no_autoscaler() -> web.HTTPNotFound:
+    """There are no autoscalers here; `kubectl autoscale` prints why."""
+    # A Status: kubectl ignores the warnings of any other 404.
+    return web.HTTPNotFound(
+        body=codec.dump(api_errors.body(api_errors.path_not_found())),
+        content_type="application/json",
+        headers=_warning_headers([_NO_AUTOSCALER]),
+    )
+
+
+def _warnings(call: Call) -> _Headers:
+    """The headers of the warnings of a call, and of a deprecated version."""
+    deprecation = call.resource.deprecation
+    return _warning_headers([*([deprecation] if deprecation else []), *call.warnings])
+
+
+def _warning_headers(warnings: list[str]) -> _Headers:
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
+    return [("Warning", f'299 - "{text}"') for text in quoted]
+
+
+def _failure(
+    error: StatusError, warnings: _Headers | None = None, accept: str = ""
+) -> web.Response:
+    """An error as a Status."""
+    body = codec.dump(api_errors.body(error))
+    media = media_of(accept)
+    retry_after = (error.details or {}).get("retryAfterSeconds")
+    again = [("Retry-After", str(retry_after))] if retry_after else []
+    headers = [*(warnings or ()), *again]
+    return _response(body, error.status, media, headers)
+
+
+def _response(body: bytes, status: int, media: str, headers: _Headers) -> web.Response:
+    """A body that is sent at once, in the form that the client accepts."""
+    body = bodies.as_yaml(body) if media == YAML else body
+    return web.Response(body=body, status=status, content_type=media, headers=headers)

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 from kubekit.objects.meta import timestamp
 from localkube.apiserver import api_errors, codec
 from localkube.apiserver.admission import preconditions
-from localkube.apiserver.apply.request import apply_as, as_requested, writer_of
-from localkube.apiserver.apply.scale import VERSION, owners_of_object, owners_of_scale
-from localkube.apiserver.apply.tracking import updated
+from localkube.apiserver.apply.managed_fields import VERSION, owners_of_object, owners_of_scale
+from localkube.apiserver.apply.request import apply_as, as_requested, updated, writer_of
 from localkube.apiserver.http import bodies
 from localkube.apiserver.http.requests import Answer, Call, json_answer
-from localkube.apiserver.kinds.fields import NOT_NEGATIVE
-from localkube.apiserver.kinds.pods import pod as pods
-from localkube.apiserver.kinds.policy import pod_disruption_budget as budgets
-from localkube.apiserver.patch.patches import read_patch
+from localkube.apiserver.kinds import disruption_budgets as budgets
+from localkube.apiserver.kinds import pods
+from localkube.apiserver.kinds.field_rules import NOT_NEGATIVE
+from localkube.apiserver.patches import read_patch
 from localkube.apiserver.resource import Resource
 from localkube.apiserver.schema.decoding import check_body, check_name, check_shape
 
@@ -117,7 +116,7 @@ async def _take_disruption(verbs: Verbs, call: Call, pod: Raw, now: str) -> None
 
 
 def _read_body(call: Call) -> Raw:
-    """The body of a subresource that has a kind of its own."""
+    """The body of a subresource that has its own kind."""
     return _checked(call, bodies.read(call.body, call.content_type))
 
 

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kubekit.errors import AlreadyExists, Conflict, NotFound, StatusError
-from kubekit.objects.limits import EVICTED
+from kubekit.objects.enforced_limits import EVICTED
+from kubekit.request_errors import AlreadyExists, Conflict, NotFound, StatusError
 from localkube.apiserver import api_errors, codec
-from localkube.apiserver.admission import admit, deletion, preconditions
+from localkube.apiserver.admission import create_and_update, deletion, preconditions
 from localkube.apiserver.admission.chain import (
     AdmissionChain,
     already_exists,
@@ -23,25 +23,25 @@ from localkube.apiserver.admission.chain import (
 )
 from localkube.apiserver.admission.quota import Quotas
 from localkube.apiserver.apply import request as owners
-from localkube.apiserver.http.negotiation import JSON
 from localkube.apiserver.http.requests import (
+    JSON,
     Answer,
     Call,
     json_answer,
     unstored_answer,
 )
-from localkube.apiserver.patch.patches import read_patch
+from localkube.apiserver.patches import read_patch
 from localkube.apiserver.schema import decoding
-from localkube.apiserver.store.changes import Entry
+from localkube.apiserver.store.collection import Entry
 from localkube.apiserver.store.disk_reserve import Purpose
 from localkube.apiserver.views import lists
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.admission.admit import Track
     from localkube.apiserver.admission.chain import Clock
+    from localkube.apiserver.admission.create_and_update import Track
     from localkube.apiserver.admission.deletion import Deletion
-    from localkube.apiserver.patch.patches import Patch
+    from localkube.apiserver.patches import Patch
     from localkube.apiserver.resource import Resource
     from localkube.apiserver.store.store import Store
     from localkube.apiserver.views.lists import Page
@@ -96,14 +96,14 @@ class Verbs:
     async def _create(self, call: Call, obj: Raw, track: Track | None = None) -> Answer:
         resource, meta = call.resource, obj["metadata"]
         # Before the schema is applied: an invalid status that is not written does no harm.
-        admit.drop_status(resource, obj)
-        resource.strategy.apply_schema(resource, obj, None)
+        create_and_update.drop_status(resource, obj)
+        resource.strategy.forms.apply_schema(resource, obj, None)
         namespace = namespace_for(call, meta, self.store)
         if meta.get("resourceVersion"):
             raise api_errors.bad_request(
                 "resourceVersion should not be set on objects to be created"
             )
-        stored = resource.strategy.to_stored(obj)
+        stored = resource.strategy.forms.to_stored(obj)
         # A generated name that is taken is generated again; a name of the client is not.
         for left in range(1 if meta.get("name") else _NAME_TRIES, 0, -1):
             # Admission changes the object in place, so each try has a copy.
@@ -187,7 +187,7 @@ class Verbs:
 
     async def change(self, call: Call, edit: Edit, track: Track | None = None) -> Answer:
         """Read, edit, admit, write; again if another writer was faster."""
-        resource, strategy = call.resource, call.resource.strategy
+        resource, forms = call.resource, call.resource.strategy.forms
 
         async def attempt() -> Answer:
             entry = self.read(call)
@@ -195,10 +195,10 @@ class Verbs:
             # Decoded twice: a patched object may share parts with its argument, and admission
             # changes it in place.
             old, new = codec.decode(shown), edit(codec.decode(shown))
-            admit.restore_status(resource, new, old, call.route.subresource)
-            strategy.apply_schema(resource, new, old)
+            create_and_update.restore_status(resource, new, old, call.route.subresource)
+            forms.apply_schema(resource, new, old)
             preconditions.check_identity(call, new, old)
-            old, new = strategy.to_stored(old), strategy.to_stored(new)
+            old, new = forms.to_stored(old), forms.to_stored(new)
             new = self.admission.update(call, new, old, track)
             return await self._write(call, entry, new, old)
 
@@ -223,7 +223,7 @@ class Verbs:
             return _shown(resource, await self._remove(resource, entry, new))
         # A write without a change gets no new revision, unless the storage version has changed:
         # that is how objects migrate.
-        if admit.is_unchanged(new, old) and codec.is_current(entry.value, resource):
+        if create_and_update.is_unchanged(new, old) and codec.is_current(entry.value, resource):
             return _shown(resource, entry)
         encode = codec.stored_encoder(new, resource)
         with self.quotas.reserved(resource, entry.key, new, old):
@@ -251,13 +251,13 @@ class Verbs:
         return await self._retrying(call, attempt)
 
     async def _delete(self, call: Call, entry: Entry, plan: Deletion, *, dry_run: bool) -> Answer:
-        resource, strategy = call.resource, call.resource.strategy
+        resource, rules = call.resource, call.resource.strategy.deletion
         if plan.remove:
             if not dry_run:
                 entry = await self._remove(resource, entry, plan.obj)
-            if strategy.deletion_view:
-                return json_answer(strategy.deletion_view(plan.obj, self.clock()))
-            if strategy.delete_answer == "status":
+            if rules.view:
+                return json_answer(rules.view(plan.obj, self.clock()))
+            if rules.answer == "status":
                 name, uid = plan.obj["metadata"]["name"], plan.obj["metadata"]["uid"]
                 return json_answer(api_errors.success(resource.group, resource.plural, name, uid))
         elif plan.changed and not dry_run:
@@ -272,7 +272,7 @@ class Verbs:
     async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:
         encode = codec.encoder(last, resource.stored_api_version)
         removed = await self.store.delete(entry.key, encode, entry.revision)
-        contents = resource.strategy.contents(last)
+        contents = resource.strategy.deletion.contents(last)
         for inner in list(self.store.scan(contents)) if contents else ():
             obj = codec.decode(inner.value)
             encode = codec.encoder(obj, obj["apiVersion"])

@@ -8,25 +8,20 @@ keeps an ended pod from vanishing, is removed only when the stored status counts
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubekit.control.loop import RequeueAfter
-from kubekit.errors import Conflict, NotFound
 from kubekit.objects.meta import preconditions
+from kubekit.request_errors import Conflict, NotFound
 from localkube.controllers import batch_job_decision as decisions
 from localkube.controllers.batch_job_pods import FINALIZER, INDEX, failure_annotations, tracked
-from localkube.controllers.pod_control import new_pod
-from localkube.controllers.shared_informers import NAMESPACE, possible_owners
-from localkube.controllers.workloads import JOBS, PODS
+from localkube.controllers.pod_control import OwnerController, new_pod
+from localkube.controllers.shared_informers import NAMESPACE
+from localkube.controllers.workloads import JOBS, PODS, Job, Pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from kubekit.objects.meta import Key, Raw
-    from localkube.controllers.pod_control import PodControl
-    from localkube.controllers.shared_informers import SharedInformers
-    from localkube.controllers.workloads import Job, Pod
 
 
 MANAGER = "kubernetes.io/job-controller"
@@ -37,7 +32,7 @@ _VARIABLE = "JOB_COMPLETION_INDEX"
 def build_pod(job: Job, index: int | None, replaced: Pod | None = None) -> Raw:
     """The manifest of a new pod, with this index if the job is indexed.
 
-    If each index has a limit of its own, the pod counts the failures of its index: one more than
+    If each index has its own limit, the pod counts the failures of its index: one more than
     the pod that it replaces.
     """
     meta = job.metadata
@@ -68,35 +63,23 @@ def _with_index(container: Raw) -> Raw:
     return {**container, "env": [*env, {"name": _VARIABLE, "valueFrom": source}]}
 
 
-@dataclass(frozen=True)
-class JobController:
-    pod_control: PodControl
-    informers: SharedInformers
+class JobController(OwnerController[Job, Pod]):
+    async def gone(self, key: Key) -> None:
+        await self._remove_finalizers(self._pods_of_deleted_job(key))
 
-    def connect(self, wake: Callable[[Key], None]) -> None:
-        informers = self.informers
-        self.pod_control.connect(informers.jobs, informers.pods, self._possible_owners, wake)
-
-    async def reconcile(self, key: Key) -> RequeueAfter | None:
-        job = self.informers.jobs.get(key)
-        if job is None:
-            await self._remove_finalizers(self._pods_of_deleted_job(key))
-            return None
-        if job.spec.managed_by not in ("", MANAGER):
+    async def visit(self, owner: Job) -> float | None:
+        if owner.spec.managed_by not in ("", MANAGER):
             return None  # another controller has taken this job over
-        pending = self.pod_control.expectations.pending(job.metadata.uid)
-        if pending is not None:
-            return RequeueAfter(pending)
-        pods = await self.pod_control.owned(job, self.informers.pods)
-        if job.metadata.deletion_timestamp is not None:
+        pods = await self.pod_control.owned(owner, self.objects)
+        if owner.metadata.deletion_timestamp is not None:
             await self._remove_finalizers(pods)
             return None
-        if decisions.ended(job):
+        if decisions.ended(owner):
             await self._remove_finalizers(pod for pod in pods if pod.finished)
-            return await self._expire(job)
-        return await self._advance(job, pods)
+            return await self._expire(owner)
+        return await self._advance(owner, pods)
 
-    async def _advance(self, job: Job, pods: list[Pod]) -> RequeueAfter | None:
+    async def _advance(self, job: Job, pods: list[Pod]) -> float | None:
         plan = decisions.decide(job, pods, self.pod_control.clock())
         if await self.pod_control.write_status(job.metadata, job.status, plan.status):
             for event in plan.events:
@@ -112,10 +95,10 @@ class JobController:
         error = await self.pod_control.create_pods(job.metadata, bodies)
         if error is not None:
             raise error
-        return None if plan.again is None else RequeueAfter(plan.again)
+        return plan.again
 
     async def _remove_finalizers(self, pods: Iterable[Pod]) -> None:
-        """Remove our finalizer; the event of a pod that changed meanwhile calls again."""
+        """Remove our finalizer; the event of a pod that changed in between calls again."""
         for pod in pods:
             if not tracked(pod):
                 continue
@@ -133,13 +116,13 @@ class JobController:
             if tracked(pod) and _job_name(pod) == job.name
         ]
 
-    async def _expire(self, job: Job) -> RequeueAfter | None:
+    async def _expire(self, job: Job) -> float | None:
         at = decisions.expires(job)
         if at is None:
             return None
         left = (at - self.pod_control.clock()).total_seconds()
         if left > 0:
-            return RequeueAfter(left)
+            return left
         meta = job.metadata
         with contextlib.suppress(NotFound):
             await self.pod_control.client.delete(
@@ -147,11 +130,11 @@ class JobController:
             )
         return None
 
-    def _possible_owners(self, pod: Pod) -> Iterator[Key]:
+    def possible_owners(self, orphan: Pod) -> Iterator[Key]:
         """The jobs that may adopt this pod, or that must remove its finalizer."""
-        if tracked(pod):
-            yield pod.metadata.key._replace(name=_job_name(pod))
-        yield from possible_owners(self.informers.jobs, pod)
+        if tracked(orphan):
+            yield orphan.metadata.key._replace(name=_job_name(orphan))
+        yield from super().possible_owners(orphan)
 
 
 def _job_name(pod: Pod) -> str:

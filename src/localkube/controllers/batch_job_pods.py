@@ -6,7 +6,7 @@ uncounted. Counting takes three steps, and a crash between them loses nothing: t
 UID is replaced by a higher count. Indexed successes need no UIDs: an index completes once.
 Completed indexes are written as ranges, such as `0-3,5,7-8`.
 
-In a job with `backoffLimitPerIndex` every index has a backoff and a limit of its own. The number of
+In a job with `backoffLimitPerIndex` every index has its own backoff and limit. The number of
 its failures is in an annotation of its newest pod: a replacement has one more than the pod that it
 replaces. So the pod that failed last keeps its finalizer until its replacement exists, or until its
 index needs none: nobody can delete the number.
@@ -81,7 +81,7 @@ class PodCounts:
     recorded: tuple[Pod, ...]
     """Pods whose end is in the stored status: their finalizer can be removed."""
     failed_indexes: frozenset[int] = frozenset()
-    """Indexes that get no further pod, because each has a limit of its own."""
+    """Indexes that get no further pod, because each has its own limit."""
 
     @property
     def all_succeeded(self) -> int:
@@ -147,10 +147,10 @@ def count_pods(
             continue
         recorded += [pod] if is_recorded else []
     # A recorded UID whose pod has lost its finalizer, or is gone, moves into the count.
-    counted = int(job.status.get("succeeded") or 0) + len(old_succeeded - uids)
+    counted = job.count("succeeded") + len(old_succeeded - uids)
     return PodCounts(
         succeeded=len(completed) if is_indexed(job) else counted,
-        failed=int(job.status.get("failed") or 0) + len(old_failed - uids),
+        failed=job.count("failed") + len(old_failed - uids),
         uncounted_succeeded=tuple(succeeded),
         uncounted_failed=tuple(failed),
         completed=frozenset(completed),

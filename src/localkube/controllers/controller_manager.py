@@ -35,7 +35,7 @@ from localkube.controllers.node_lifecycle import (
     TaintEviction,
 )
 from localkube.controllers.persistent_volume_controller import PersistentVolumeController
-from localkube.controllers.pod_control import Expectations, PodControl
+from localkube.controllers.pod_control import Expectations, OwnerController, PodControl
 from localkube.controllers.replica_set_controller import ReplicaSetController
 from localkube.controllers.shared_informers import SharedInformers
 from localkube.controllers.stateful_set_controller import StatefulSetController
@@ -107,7 +107,7 @@ class ControllerManager:
         delay: float = 0.0,
         workers: int = 1,
     ) -> None:
-        """Run a controller that subscribes to changes itself, with informers of its own."""
+        """Run a controller that subscribes to changes itself, with its own informers."""
         queue: WorkQueue[Key] = WorkQueue(name)
         controller.connect(lambda key: queue.add_after(key, delay) if delay else queue.add(key))
         for informer in informers:
@@ -117,26 +117,18 @@ class ControllerManager:
     def workloads(self) -> None:
         """Deployments -> replica sets -> pods, cron jobs -> jobs -> pods, other sets -> pods."""
         informers = self.informers
-        sets = ReplicaSetController(
-            self.pod_control(REPLICA_SETS, "replicaset-controller"), informers
+        pods, sets, jobs = informers.pods, informers.sets, informers.jobs
+        rows: tuple[tuple[str, Kind[Any], type[OwnerController[Any, Any]], Any, Any], ...] = (
+            ("replicaset", REPLICA_SETS, ReplicaSetController, sets, pods),
+            ("deployment", DEPLOYMENTS, DeploymentController, informers.deployments, sets),
+            ("statefulset", STATEFUL_SETS, StatefulSetController, informers.stateful_sets, pods),
+            ("daemonset", DAEMON_SETS, DaemonSetController, informers.daemon_sets, pods),
+            ("job", JOBS, JobController, jobs, pods),
+            ("cronjob", CRON_JOBS, CronJobController, informers.cron_jobs, jobs),
         )
-        deployments = DeploymentController(
-            self.pod_control(DEPLOYMENTS, "deployment-controller"), informers
-        )
-        jobs = JobController(self.pod_control(JOBS, "job-controller"), informers)
-        self.loop("replicasets", sets, workers=_WORKERS)
-        self.loop("deployments", deployments, workers=_WORKERS)
-        cron_jobs = CronJobController(self.pod_control(CRON_JOBS, "cronjob-controller"), informers)
-        stateful_sets = StatefulSetController(
-            self.pod_control(STATEFUL_SETS, "statefulset-controller"), informers
-        )
-        daemon_sets = DaemonSetController(
-            self.pod_control(DAEMON_SETS, "daemonset-controller"), informers
-        )
-        self.loop("statefulsets", stateful_sets, workers=_WORKERS)
-        self.loop("daemonsets", daemon_sets, workers=_WORKERS)
-        self.loop("jobs", jobs, workers=_WORKERS)
-        self.loop("cronjobs", cron_jobs)
+        for name, kind, controller, owners, owned in rows:
+            control = self.pod_control(kind, f"{name}-controller")
+            self.loop(f"{name}s", controller(control, informers, owners, owned), workers=_WORKERS)
 
     def services(self) -> None:
         """Services -> Endpoints and EndpointSlices."""

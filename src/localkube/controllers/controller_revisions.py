@@ -48,7 +48,7 @@ def next_number(revisions: Sequence[ControllerRevision]) -> int:
 
 def collisions(owner: StatefulSet | DaemonSet) -> int:
     """How many names of new revisions were taken by other templates."""
-    return int(owner.status.get("collisionCount") or 0)
+    return owner.count("collisionCount")
 
 
 def new_revision(

@@ -11,22 +11,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubekit.control.loop import RequeueAfter
-from kubekit.errors import AlreadyExists, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.events import EventText
 from kubekit.objects.meta import read_timestamp, shifted, timestamp
+from kubekit.request_errors import AlreadyExists, NotFound
 from localkube import cron_schedule
 from localkube.controllers.batch_job_decision import end_of
+from localkube.controllers.pod_control import OwnerController
 from localkube.controllers.shared_informers import OWNER
-from localkube.controllers.workloads import CRON_JOBS, JOBS, owner_reference
+from localkube.controllers.workloads import CRON_JOBS, JOBS, CronJob, Job, owner_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from kubekit.objects.meta import Key, Raw
-    from localkube.controllers.pod_control import PodControl
-    from localkube.controllers.shared_informers import SharedInformers
-    from localkube.controllers.workloads import CronJob, Job
     from localkube.cron_schedule import Schedule
 
 _TIME = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -232,35 +230,25 @@ def with_new_job(status: Raw, job: Job, due: datetime) -> Raw:
     return {**status, "active": active, "lastScheduleTime": timestamp(due)}
 
 
-@dataclass(frozen=True)
-class CronJobController:
-    pod_control: PodControl
-    informers: SharedInformers
+class CronJobController(OwnerController[CronJob, Job]):
+    def possible_owners(self, orphan: Job) -> Iterable[Key]:
+        """None: a cron job adopts no job."""
+        return ()
 
-    def connect(self, wake: Callable[[Key], None]) -> None:
-        informers = self.informers
-        self.pod_control.connect(informers.cron_jobs, informers.jobs, lambda job: (), wake)
-
-    async def reconcile(self, key: Key) -> RequeueAfter | None:
-        cron_job = self.informers.cron_jobs.get(key)
-        if cron_job is None:
-            return None
-        meta = cron_job.metadata
-        pending = self.pod_control.expectations.pending(meta.uid)
-        if pending is not None:
-            return RequeueAfter(pending)
-        jobs = self.informers.jobs.by(OWNER, meta.uid)
-        plan = decide(cron_job, jobs, self.pod_control.clock())
+    async def visit(self, owner: CronJob) -> float | None:
+        meta = owner.metadata
+        jobs = self.objects.by(OWNER, meta.uid)
+        plan = decide(owner, jobs, self.pod_control.clock())
         for event in plan.events:
             self.pod_control.record(meta, event)
-        await self._delete(cron_job, plan.delete)
+        await self._delete(owner, plan.delete)
         status = plan.status
         if plan.create is not None:
-            job = await self._create(cron_job, plan.create)
+            job = await self._create(owner, plan.create)
             if job is not None:
                 status = with_new_job(status, job, plan.create)
-        await self.pod_control.write_status(meta, cron_job.status, status)
-        return None if plan.again is None else RequeueAfter(plan.again)
+        await self.pod_control.write_status(meta, owner.status, status)
+        return plan.again
 
     async def _create(self, cron_job: CronJob, due: datetime) -> Job | None:
         """The job for this time; None if somebody else has made one of its name."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.control.loop import RequeueAfter
 from localkube.controllers import daemon_set_decision as decisions
 from localkube.controllers.controller_revisions import HASH
-from localkube.controllers.daemon_set_decision import POD_GENERATION, Progress, template_generation
-from localkube.controllers.daemon_set_nodes import NODE_NAME, tolerations
-from localkube.controllers.pod_control import new_pod
-from localkube.controllers.shared_informers import possible_owners
-from localkube.controllers.workloads import BURST, DAEMON_SETS
+from localkube.controllers.daemon_set_decision import (
+    NODE_NAME,
+    POD_GENERATION,
+    Progress,
+    template_generation,
+    tolerations,
+)
+from localkube.controllers.pod_control import OwnerController, new_pod
+from localkube.controllers.workloads import BURST, DAEMON_SETS, DaemonSet, Pod, available_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Key, Raw
     from kubekit.watch.informer_cache import Change
     from localkube.controllers.daemon_set_decision import Plan
-    from localkube.controllers.pod_control import PodControl
-    from localkube.controllers.shared_informers import SharedInformers
-    from localkube.controllers.workloads import DaemonSet, Node
+    from localkube.controllers.workloads import Node
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0
 """Seconds between deletions of failed pods on one node."""
@@ -96,37 +96,30 @@ def _clock() -> float:
 
 
 @dataclass(frozen=True)
-class DaemonSetController:
-    pod_control: PodControl
-    informers: SharedInformers
+class DaemonSetController(OwnerController[DaemonSet, Pod]):
     failed_pods: FailedPods = field(default_factory=lambda: FailedPods(_clock))
 
     def connect(self, wake: Callable[[Key], None]) -> None:
-        owners, pods = self.informers.daemon_sets, self.informers.pods
+        super().connect(wake)
 
         def on_node(change: Change[Node]) -> None:
             if change.old is None or change.new is None or _differs(change.old, change.new):
-                for owner in owners.all():
+                for owner in self.owners.all():
                     wake(owner.metadata.key)
 
         self.informers.nodes.subscribe(on_node)
-        self.pod_control.connect(owners, pods, partial(possible_owners, owners), wake)
 
-    async def reconcile(self, key: Key) -> RequeueAfter | None:
-        daemon_set = self.informers.daemon_sets.get(key)
-        if daemon_set is None or daemon_set.metadata.deletion_timestamp is not None:
-            return None  # garbage collection deletes its pods and revisions
-        meta = daemon_set.metadata
-        pending = self.pod_control.expectations.pending(meta.uid)
-        if pending is not None:
-            return RequeueAfter(pending)
-        pods = await self.pod_control.owned(daemon_set, self.informers.pods)
-        known = await self.pod_control.owned(daemon_set, self.informers.revisions)
-        current = await self.pod_control.current_revision(daemon_set, known, HASH)
+    async def visit(self, owner: DaemonSet) -> float | None:
+        meta = owner.metadata
+        if meta.deletion_timestamp is not None:
+            return None
+        pods = await self.pod_control.owned(owner, self.objects)
+        known = await self.pod_control.owned(owner, self.informers.revisions)
+        current = await self.pod_control.current_revision(owner, known, HASH)
         if current is None:
             return None
         progress = Progress(
-            daemon_set,
+            owner,
             list(self.informers.nodes.all()),
             pods,
             current.metadata.labels.get(HASH, ""),
@@ -135,14 +128,16 @@ class DaemonSetController:
         )
         plan = decisions.mend(progress) or decisions.roll(progress)
         await self._carry_out(progress, plan)
-        old = decisions.outdated(daemon_set, known, current, pods)
+        old = decisions.outdated(owner, known, current, pods)
         await self.pod_control.delete_revisions(old)
         await self.pod_control.write_status(
-            meta, daemon_set.status, decisions.daemon_set_status(progress)
+            meta, owner.status, decisions.daemon_set_status(progress)
         )
-        waits = [decisions.available_in(progress), self.failed_pods.next_in(meta.uid)]
-        again = min((seconds for seconds in waits if seconds is not None), default=None)
-        return None if again is None else RequeueAfter(again)
+        waits = (
+            available_in(pods, owner.spec.min_ready_seconds, progress.now),
+            self.failed_pods.next_in(meta.uid),
+        )
+        return min((seconds for seconds in waits if seconds is not None), default=None)
 
     async def _carry_out(self, progress: Progress, plan: Plan) -> None:
         daemon_set = progress.daemon_set

@@ -1,4 +1,8 @@
-"""The next steps of a daemon set, and its status: pure.
+"""On which nodes the pods of a daemon set run, its next steps and its status: pure.
+
+The controller chooses the node and the scheduler binds the pod, through a node affinity that names
+the node. So the controller reads nodeSelector, affinity and taints as the scheduler does, and
+leaves room and ports to the scheduler.
 
 Every node that fits has one pod. Pods that ended, pods too many and pods on nodes that no longer
 fit are deleted first. Only when there is nothing to mend does a rolling update go on: without a
@@ -6,27 +10,138 @@ surge, old pods are deleted, as many as `maxUnavailable` allows, and `mend` crea
 successors. With a surge, successors are created first, as many as `maxSurge` allows, and an old pod
 is deleted when its successor is available. Old pods that are not available are replaced at once:
 that makes nothing worse.
-
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kubekit.objects.events import EventText
-from localkube.controllers import daemon_set_nodes, workloads
+from kubekit.objects.selectors import InvalidSelector, Requirement, Selector
+from localkube.controllers import workloads
 from localkube.controllers.controller_revisions import HASH, by_number
-from localkube.controllers.daemon_set_nodes import Fit
-from localkube.controllers.workloads import share
+from localkube.controllers.node_taints import tolerates
+from localkube.controllers.workloads import PodSpec, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from kubekit.objects.affinity import NodeSelectorTerm, SelectorRequirement
     from kubekit.objects.meta import Raw
     from localkube.controllers.workloads import ControllerRevision, DaemonSet, Node, Pod
+
+
+# -- nodes ----------------------------------------------------------------------------------------
+
+NODE_NAME = "metadata.name"
+_NO_EXECUTE, _NO_SCHEDULE = "NoExecute", "NoSchedule"
+# Not evicted from a node in trouble: the same node is the only place where the pod may run.
+_TOLERATED = (
+    ("not-ready", _NO_EXECUTE),
+    ("unreachable", _NO_EXECUTE),
+    ("disk-pressure", _NO_SCHEDULE),
+    ("memory-pressure", _NO_SCHEDULE),
+    ("pid-pressure", _NO_SCHEDULE),
+    ("unschedulable", _NO_SCHEDULE),
+)
+_ON_HOST_NETWORK = ("network-unavailable", _NO_SCHEDULE)
+
+
+class Fit(Enum):
+    """What a daemon set does with one node."""
+
+    RUN = "run"
+    """The node gets a pod."""
+    STAY = "stay"
+    """The node gets no pod, but keeps the pod that it has."""
+    LEAVE = "leave"
+    """The node must have no pod."""
+
+
+def pod_spec(template: Raw) -> PodSpec:
+    """The spec of the pods of a template, with the tolerations that every daemon pod has."""
+    spec: Raw = template.get("spec") or {}
+    return msgspec.convert({**spec, "tolerations": tolerations(spec)}, PodSpec)
+
+
+def tolerations(spec: Raw) -> list[Raw]:
+    """The tolerations of a daemon pod; the added ones replace those that differ in time only."""
+    added = [*_TOLERATED, *([_ON_HOST_NETWORK] if spec.get("hostNetwork") else [])]
+    rows: list[Raw] = list(spec.get("tolerations") or ())
+    for name, effect in added:
+        toleration = {
+            "key": f"node.kubernetes.io/{name}",
+            "operator": "Exists",
+            "effect": effect,
+        }
+        others = [{**row, "tolerationSeconds": None} for row in rows]
+        equal = {**toleration, "tolerationSeconds": None}
+        if equal in others:
+            rows[others.index(equal)] = toleration
+        else:
+            rows.append(toleration)
+    return rows
+
+
+def fit_of(spec: PodSpec, node: Node) -> Fit:
+    """Whether a node gets, keeps or loses a pod."""
+    if spec.node_name not in ("", node.metadata.name) or not _selected(spec, node):
+        return Fit.LEAVE
+    effects = {
+        taint.effect
+        for taint in node.spec.taints
+        if not any(tolerates(toleration, taint) for toleration in spec.tolerations)
+    }
+    if _NO_EXECUTE in effects:
+        return Fit.LEAVE
+    return Fit.STAY if _NO_SCHEDULE in effects else Fit.RUN
+
+
+def target_node(pod: Pod) -> str:
+    """The node of a pod, or the node that it was created for; empty if it names none."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    terms = affinity.required.node_selector_terms if affinity and affinity.required else ()
+    for row in (row for term in terms for row in term.match_fields):
+        if row.key == NODE_NAME and row.operator == "In":
+            return row.values[0] if len(row.values) == 1 else ""
+    return ""
+
+
+def _selected(spec: PodSpec, node: Node) -> bool:
+    labels = node.metadata.labels
+    if any(labels.get(key) != value for key, value in spec.node_selector.items()):
+        return False
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    if affinity is None or affinity.required is None:
+        return True
+    return any(_term_matches(term, node) for term in affinity.required.node_selector_terms)
+
+
+def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether a node matches every row of a term; an empty term matches none."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    by_label = _rows_match(term.match_expressions, node.metadata.labels)
+    return by_label and _rows_match(term.match_fields, {NODE_NAME: node.metadata.name})
+
+
+def _rows_match(rows: Iterable[SelectorRequirement], values: dict[str, str]) -> bool:
+    try:
+        selector = Selector(Requirement(row.key, row.operator, row.values) for row in rows)
+    except InvalidSelector:  # as on Kubernetes, a term that cannot be read matches no node
+        return False
+    return selector.matches(values)
+
+
+# -- revisions ------------------------------------------------------------------------------------
 
 # The API server counts the templates of a set in the annotation; its pods carry the count.
 _GENERATION = "deprecated.daemonset.template.generation"
@@ -61,6 +176,9 @@ def outdated(
     return [r for r in old if r.metadata.labels.get(HASH) not in used][:surplus]
 
 
+# -- steps ----------------------------------------------------------------------------------------
+
+
 @dataclass
 class Plan:
     """The writes of one visit."""
@@ -91,16 +209,16 @@ class Progress:
     @cached_property
     def fits(self) -> dict[str, Fit]:
         """What to do with each node, by its name."""
-        spec = daemon_set_nodes.pod_spec(self.daemon_set.spec.template)
+        spec = pod_spec(self.daemon_set.spec.template)
         ordered = sorted(self.nodes, key=lambda node: node.metadata.name)
-        return {node.metadata.name: daemon_set_nodes.fit(spec, node) for node in ordered}
+        return {node.metadata.name: fit_of(spec, node) for node in ordered}
 
     @cached_property
     def pods(self) -> dict[str, list[Pod]]:
         """Pods by the node that they are for: bound pods first, then the oldest."""
         pods: dict[str, list[Pod]] = {}
         for pod in sorted(self.owned, key=_age):
-            node = daemon_set_nodes.target_node(pod)
+            node = target_node(pod)
             # Nothing is left to do about a pod that ended and is being deleted.
             if node and not (pod.finished and pod.terminating):
                 pods.setdefault(node, []).append(pod)
@@ -206,14 +324,7 @@ def daemon_set_status(progress: Progress) -> Raw:
     }
 
 
-def available_in(progress: Progress) -> float | None:
-    """Seconds until the next ready pod becomes available."""
-    seconds = progress.daemon_set.spec.min_ready_seconds
-    if not seconds:
-        return None
-    times = [workloads.available_at(pod, seconds) for pod in progress.owned]
-    waits = [(at - progress.now).total_seconds() for at in times if at and at > progress.now]
-    return min(waits, default=None)
+# -- rolling update -------------------------------------------------------------------------------
 
 
 def roll(progress: Progress) -> Plan:

@@ -7,53 +7,38 @@ set is deleted only if it still has the UID that was read, and created only if i
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-from kubekit.control.loop import RequeueAfter
-from kubekit.errors import AlreadyExists, NotFound
 from kubekit.objects.events import EventText
 from kubekit.objects.meta import preconditions
+from kubekit.request_errors import AlreadyExists, NotFound
 from localkube.controllers import deployment_revisions
 from localkube.controllers import deployment_rollout as decisions
 from localkube.controllers.deployment_rollout import CreateSet, DeleteSet, SetRevision, UpdateSet
-from localkube.controllers.shared_informers import OWNER, possible_owners
-from localkube.controllers.workloads import DEPLOYMENTS, REPLICA_SETS, owner_reference
+from localkube.controllers.pod_control import OwnerController
+from localkube.controllers.shared_informers import OWNER
+from localkube.controllers.workloads import (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    Deployment,
+    ReplicaSet,
+    owner_reference,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from kubekit.objects.meta import Key, Raw
+    from kubekit.objects.meta import Raw
     from localkube.controllers.deployment_rollout import Step
-    from localkube.controllers.pod_control import PodControl
-    from localkube.controllers.shared_informers import SharedInformers
-    from localkube.controllers.workloads import Deployment, ReplicaSet
 
 
-@dataclass(frozen=True)
-class DeploymentController:
-    pod_control: PodControl
-    informers: SharedInformers
-
-    def connect(self, wake: Callable[[Key], None]) -> None:
-        owners, sets = self.informers.deployments, self.informers.sets
-        self.pod_control.connect(owners, sets, partial(possible_owners, owners), wake)
-
-    async def reconcile(self, key: Key) -> RequeueAfter | None:
-        deployment = self.informers.deployments.get(key)
-        if deployment is None:
-            return None
-        pending = self.pod_control.expectations.pending(deployment.metadata.uid)
-        if pending is not None:
-            return RequeueAfter(pending)
-        sets = await self.pod_control.owned(deployment, self.informers.sets)
-        for step in decisions.decide(
-            deployment, sets, old_pods_left=self._old_pods_left(deployment, sets)
-        ):
-            if await self._do(deployment, step):
+class DeploymentController(OwnerController[Deployment, ReplicaSet]):
+    async def visit(self, owner: Deployment) -> float | None:
+        sets = await self.pod_control.owned(owner, self.objects)
+        for step in decisions.decide(owner, sets, old_pods_left=self._old_pods_left(owner, sets)):
+            if await self._do(owner, step):
                 return None  # the event of this write calls again
-        return await self._report(deployment, sets)
+        return await self._report(owner, sets)
 
     def _old_pods_left(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
         new = deployment_revisions.current(deployment, sets)
@@ -64,17 +49,14 @@ class DeploymentController:
             for pod in self.informers.pods.by(OWNER, rs.metadata.uid)
         )
 
-    async def _report(
-        self, deployment: Deployment, sets: Sequence[ReplicaSet]
-    ) -> RequeueAfter | None:
+    async def _report(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> float | None:
         now = self.pod_control.clock()
         new = deployment_revisions.current(deployment, sets)
         old = [rs for rs in sets if rs is not new]
         status = decisions.status(deployment, new, old, now)
         if await self.pod_control.write_status(deployment.metadata, deployment.status, status):
             return None  # the event of this write calls again
-        again = decisions.deadline_in(deployment, status, now)
-        return None if again is None else RequeueAfter(again)
+        return decisions.deadline_in(deployment, status, now)
 
     async def _do(self, deployment: Deployment, step: Step) -> bool:
         """Carry out one step; returns whether the next steps must wait for its event."""
@@ -131,7 +113,7 @@ class DeploymentController:
         same = deployment_revisions.without_hash(live.spec.template) == template
         if same and owner is not None and owner.uid == meta.uid:
             return
-        count = int(deployment.status.get("collisionCount") or 0) + 1
+        count = deployment.count("collisionCount") + 1
         await self.pod_control.write_status(
             meta, deployment.status, {**deployment.status, "collisionCount": count}
         )

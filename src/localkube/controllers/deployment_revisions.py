@@ -102,7 +102,7 @@ def set_annotations(
 def new_set(deployment: Deployment, owner: Raw, replicas: int, revision: int) -> Raw:
     """The manifest of a new set with the current template."""
     meta, spec = deployment.metadata, deployment.spec
-    hashed = template_hash(spec.template, int(deployment.status.get("collisionCount") or 0))
+    hashed = template_hash(spec.template, deployment.count("collisionCount"))
     template = without_hash(spec.template)
     labels = {**template["metadata"]["labels"], HASH: hashed}
     return {

@@ -176,7 +176,7 @@ def _counts(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
         "readyReplicas": total("readyReplicas"),
         "availableReplicas": total("availableReplicas"),
         "unavailableReplicas": max(0, total_replicas(sets) - total("availableReplicas")),
-        "collisionCount": int(deployment.status.get("collisionCount") or 0),
+        "collisionCount": deployment.count("collisionCount"),
     }
     result: Raw = {name: count for name, count in counts.items() if count}
     result["observedGeneration"] = deployment.metadata.generation
@@ -378,8 +378,9 @@ def decide(
     if new is None and not deployment.spec.paused and _may_start(deployment, old, old_pods_left):
         steps.append(CreateSet(new_size(deployment, old, 0), revision))
     steps += _changes(deployment, new, sets, sizes, revision)
-    if (new is not None or steps) and not deployment.spec.paused:
-        steps += _number(deployment, revision)
+    numbered = deployment_revisions.number(deployment.metadata) == revision
+    if (new is not None or steps) and not deployment.spec.paused and not numbered:
+        steps.append(SetRevision(revision))
     # As in Kubernetes, old sets are deleted only while no rollout is under way.
     if deployment.spec.paused or complete(deployment, deployment.status):
         steps += _outdated(deployment, old)
@@ -443,14 +444,6 @@ def size_annotations(deployment: Deployment) -> dict[str, str]:
     """The deployment's size, recorded on every set that is scaled."""
     desired = deployment.spec.replicas
     return {DESIRED: str(desired), MAXIMUM: str(desired + bounds(deployment)[0])}
-
-
-def _number(deployment: Deployment, revision: int) -> list[Step]:
-    return (
-        []
-        if deployment_revisions.number(deployment.metadata) == revision
-        else [SetRevision(revision)]
-    )
 
 
 def _outdated(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[Step]:

@@ -15,11 +15,12 @@ import msgspec
 
 from kubekit.client.request import Request, object_path
 from kubekit.control.loop import RequeueAfter
-from kubekit.errors import InvalidSelector, NotFound
+from kubekit.objects import conditions
 from kubekit.objects.events import EventText
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import Key, Raw, read_timestamp, shifted, timestamp
-from kubekit.objects.selectors import from_labels
+from kubekit.objects.selectors import InvalidSelector, from_labels
+from kubekit.request_errors import NotFound
 from localkube.controllers.shared_informers import NAMESPACE, possible_owners
 from localkube.controllers.workloads import ready, share
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from localkube.controllers.shared_informers import SharedInformers
     from localkube.controllers.workloads import DisruptionBudget, DisruptionBudgetSpec, Pod
 
+_ALLOWED = "DisruptionAllowed"
 DELETION_TIMEOUT = 120.0
 """Seconds after which an evicted pod that is not being deleted counts as healthy again."""
 
@@ -107,21 +109,13 @@ def _with_condition(
     budget: DisruptionBudget, status: Raw, reason: str, message: str, now: datetime
 ) -> Raw:
     """The status with the condition that says whether a pod may be evicted, and why."""
-    conditions: list[Raw] = list(status.get("conditions") or [])
-    stored = next((c for c in conditions if c["type"] == "DisruptionAllowed"), None)
-    value = "True" if reason == "SufficientPods" else "False"
-    unchanged = stored is not None and stored["status"] == value
-    since = stored["lastTransitionTime"] if stored and unchanged else timestamp(now)
-    condition = {
-        "type": "DisruptionAllowed",
-        "status": value,
-        "reason": reason,
-        "message": message,
-        "observedGeneration": budget.metadata.generation,
-        "lastTransitionTime": since,
-    }
-    others = [c for c in conditions if c["type"] != "DisruptionAllowed"]
-    return {**status, "conditions": [*others, condition]}
+    known, allowed = status.get("conditions") or [], reason == "SufficientPods"
+    new = conditions.new_condition(_ALLOWED, str(allowed), reason, message, now)
+    old = conditions.find(known, _ALLOWED)
+    if old is not None and old["status"] == new["status"]:
+        new["lastTransitionTime"] = old["lastTransitionTime"]
+    new["observedGeneration"] = budget.metadata.generation
+    return {**status, "conditions": [*conditions.without(known, _ALLOWED), new]}
 
 
 _NO_PODS = EventText("NoPods", "No matching pods found")

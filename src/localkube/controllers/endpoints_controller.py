@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.errors import AlreadyExists, NotFound
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import ObjectMeta, Raw, key_of
+from kubekit.request_errors import AlreadyExists, NotFound
 from kubekit.watch.informer import Informer
 from localkube.controllers import endpoint_addresses
 from localkube.controllers.pod_control import generate_name

@@ -14,12 +14,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from kubekit.client import discovery
-from kubekit.control import metrics
 from kubekit.control.loop import RequeueAfter, run_workers
 from kubekit.control.work_queue import WorkQueue
-from kubekit.errors import ApiError, Conflict, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import CRDS, Kind, PartialObjectMetadata
 from kubekit.objects.meta import Key, preconditions
+from kubekit.request_errors import ApiError, Conflict, NotFound
 from kubekit.telemetry import unexpected_errors
 from kubekit.watch.informer import Informer
 from localkube.controllers.owner_graph import (
@@ -162,9 +162,7 @@ class GarbageCollector:
         """Collect until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.inventory.run())
-            group.create_task(
-                run_workers(self._queue, self.reconcile, workers=_WORKERS, hook=metrics.attempt)
-            )
+            group.create_task(run_workers(self._queue, self.reconcile, workers=_WORKERS))
 
     def _new_kinds(self) -> None:
         """Owners of kinds that were unknown can be checked now."""
@@ -239,8 +237,8 @@ class GarbageCollector:
     async def _orphan(self, item: Item) -> None:
         """Remove the owner reference of all dependents, then the object's finalizer.
 
-        A dependent that changed meanwhile raises Conflict, and everything is tried again: its event
-        would call for the dependent and not for the object.
+        A dependent that changed in between raises Conflict, and everything is tried again: its
+        event would call for the dependent and not for the object.
         """
         for dependent in self._graph.dependents(item.meta.uid):
             patch = release_patch(dependent.meta, item.meta.uid)

@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kubekit.control.loop import RequeueAfter
-from kubekit.errors import AlreadyExists, Forbidden, NotFound, Unsupported
 from kubekit.objects import conditions
 from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, Kind
 from kubekit.objects.meta import Key, merge_patch
+from kubekit.request_errors import AlreadyExists, Forbidden, NotFound, Unsupported
 from kubekit.watch.informer import Informer
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class RootCaPublisher:
         if namespace is None or namespace.metadata.deletion_timestamp is not None:
             return
         stored = self.maps.get(Key(key.name, NAME))
-        # The namespace may be deleted meanwhile, or our watch may be behind.
+        # The namespace may have been deleted, or our watch may be behind.
         with contextlib.suppress(AlreadyExists, NotFound, Forbidden):
             if stored is None:
                 meta = {"name": NAME, "namespace": key.name, "annotations": _ANNOTATIONS}
@@ -99,33 +100,27 @@ _NO_PROBLEM = {
 """Reason and message of each condition while it is False."""
 
 
+@dataclass(frozen=True)
 class NamespaceDeletion:
-    def __init__(
-        self,
-        client: Client,
-        namespaces: Informer[Namespace],
-        inventory: Inventory,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._client = client
-        self._namespaces = namespaces
-        self._inventory = inventory
-        self._clock = clock
-        self._emptied: set[str] = set()
+    client: Client
+    namespaces: Informer[Namespace]
+    inventory: Inventory
+    clock: Callable[[], datetime]
+    _emptied: set[str] = field(default_factory=set)
 
     def is_terminating(self, name: str) -> bool:
-        namespace = self._namespaces.get(Key("", name))
+        namespace = self.namespaces.get(Key("", name))
         return namespace is not None and namespace.metadata.deletion_timestamp is not None
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        namespace = self._namespaces.get(key)
+        namespace = self.namespaces.get(key)
         if namespace is None or namespace.metadata.deletion_timestamp is None:
             return None
         if FINALIZER not in namespace.spec.finalizers:
             return None
-        await self._inventory.synced()
+        await self.inventory.synced()
         await self._empty(namespace)
-        left = self._inventory.graph.inside(key.name)
+        left = self.inventory.graph.inside(key.name)
         if left or await self._has_objects(key.name):
             await self._report(key, left)
             return None if left else RequeueAfter(_CHECK_AGAIN)
@@ -136,7 +131,7 @@ class NamespaceDeletion:
     async def _empty(self, namespace: Namespace) -> None:
         """Delete the pods, and when they are gone everything else."""
         name, uid = namespace.metadata.name, namespace.metadata.uid
-        left = self._inventory.graph.inside(name)
+        left = self.inventory.graph.inside(name)
         if any(item.kind.resource == PODS.resource for item in left):
             await self._delete_all(PODS, name, left)
             return
@@ -155,40 +150,40 @@ class NamespaceDeletion:
         ):
             return
         try:
-            await self._client.delete_collection(kind, name)
+            await self.client.delete_collection(kind, name)
         except (NotFound, Unsupported) as error:
             log.info("namespace %s: %s are not deleted: %s", name, kind.resource, error)
 
     def _kinds(self) -> list[Kind[Any]]:
         """Every namespaced kind. Events are not in the inventory, but are deleted too."""
-        namespaced = [kind for kind in self._inventory.kinds.values() if kind.namespaced]
+        namespaced = [kind for kind in self.inventory.kinds.values() if kind.namespaced]
         return [*namespaced, EVENTS]
 
     async def _has_objects(self, name: str) -> bool:
         """Whether the API itself lists any object: the inventory may be behind."""
         for kind in self._kinds():
             try:
-                if (await self._client.list(kind.read_as(dict), name)).items:
+                if (await self.client.list(kind.read_as(dict), name)).items:
                     return True
             except NotFound:
                 continue
         return False
 
     async def _report(self, key: Key, left: Iterable[Item]) -> None:
-        live = await self._client.get(_RAW, key)
+        live = await self.client.get(_RAW, key)
         known = (live.get("status") or {}).get("conditions") or []
-        new = deletion_conditions(known, list(left), self._clock())
+        new = deletion_conditions(known, list(left), self.clock())
         if new != known:
-            await self._client.patch(
+            await self.client.patch(
                 _RAW, key, {"status": {"conditions": new}}, subresource="status"
             )
 
     async def _remove_finalizer(self, key: Key) -> None:
         with contextlib.suppress(NotFound):
-            live = await self._client.get(_RAW, key)
+            live = await self.client.get(_RAW, key)
             spec = live.get("spec") or {}
             others = [name for name in spec.get("finalizers") or () if name != FINALIZER]
-            await self._client.replace(
+            await self.client.replace(
                 _RAW, {**live, "spec": {**spec, "finalizers": others}}, subresource="finalize"
             )
 

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kubekit.control.loop import RequeueAfter
-from kubekit.errors import Conflict, NotFound
 from kubekit.objects.conditions import disruption_condition
 from kubekit.objects.events import EventText
 from kubekit.objects.kinds import LEASES
@@ -32,6 +31,7 @@ from kubekit.objects.meta import (
     shifted,
     timestamp,
 )
+from kubekit.request_errors import Conflict, NotFound
 from kubekit.watch.informer import Informer
 from localkube.controllers import node_taints
 from localkube.controllers.node_taints import tolerates
@@ -62,7 +62,7 @@ class NodeHeartbeats:
         client: Client,
         informers: SharedInformers,
         clock: Callable[[], datetime],
-        grace: float = GRACE,
+        grace: float,
     ) -> None:
         self.leases: Informer[Lease] = Informer(client, LEASES, _NAMESPACE)
         self._client = client
@@ -222,22 +222,15 @@ MISSING_NODE_GRACE = 40.0
 """Seconds for which a node may be missing."""
 
 
+@dataclass(frozen=True)
 class PodGc:
     """Keys are nodes."""
 
-    def __init__(
-        self,
-        client: Client,
-        informers: SharedInformers,
-        clock: Callable[[], datetime],
-        grace: float = MISSING_NODE_GRACE,
-    ) -> None:
-        self._client = client
-        self._informers = informers
-        self._clock = clock
-        self._grace = grace
-        self._time = asyncio.get_running_loop().time
-        self._missing_since: dict[str, float] = {}
+    client: Client
+    informers: SharedInformers
+    clock: Callable[[], datetime]
+    grace: float
+    _missing_since: dict[str, float] = field(default_factory=dict)
 
     def connect(self, wake: Callable[[Key], None]) -> None:
         def on_node(change: Change[Node]) -> None:
@@ -251,24 +244,24 @@ class PodGc:
             if change.new is not None and name and self._node(name) is None:
                 wake(Key("", name))
 
-        self._informers.nodes.subscribe(on_node)
-        self._informers.pods.subscribe(on_pod)
+        self.informers.nodes.subscribe(on_node)
+        self.informers.pods.subscribe(on_pod)
 
     def _node(self, name: str) -> Node | None:
-        return self._informers.nodes.get(Key("", name))
+        return self.informers.nodes.get(Key("", name))
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        pods = self._informers.pods.by(NODE, key.name)
+        pods = self.informers.pods.by(NODE, key.name)
         if self._node(key.name) is not None or not pods:
             self._missing_since.pop(key.name, None)
             return None
-        since = self._missing_since.setdefault(key.name, self._time())
-        left = since + self._grace - self._time()
+        now = asyncio.get_running_loop().time()
+        left = self._missing_since.setdefault(key.name, now) + self.grace - now
         if left > 0:
             return RequeueAfter(left)
         with contextlib.suppress(NotFound):
-            await self._client.get(NODES, key)
-            return RequeueAfter(self._grace)  # the node exists; our watch is behind
+            await self.client.get(NODES, key)
+            return RequeueAfter(self.grace)  # the node exists; our watch is behind
         for pod in pods:
             await self._remove(pod)
         return None
@@ -276,10 +269,10 @@ class PodGc:
     async def _remove(self, pod: Pod) -> None:
         meta = pod.metadata
         message = "PodGC: node no longer exists"
-        condition = disruption_condition("DeletionByPodGC", message, self._clock())
+        condition = disruption_condition("DeletionByPodGC", message, self.clock())
         with contextlib.suppress(NotFound, Conflict):
             if not pod.finished:
                 status = {"phase": "Failed", "conditions": [condition]}
-                await self._client.patch_status(PODS, meta, status)
+                await self.client.patch_status(PODS, meta, status)
             # Without a grace period, which only a node agent could end.
-            await self._client.delete(PODS, meta.key, uid=meta.uid, grace=0)
+            await self.client.delete(PODS, meta.key, uid=meta.uid, grace=0)

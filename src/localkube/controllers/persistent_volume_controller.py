@@ -1,7 +1,7 @@
 """Volume claims on the local cluster: provisions directories, binds existing volumes.
 
 The storage class `local` is the default: a claim without a class gets it. A claim of this class is
-bound to a directory of its own when the scheduler has chosen a node, so pods that are never bound
+bound to its own directory when the scheduler has chosen a node, so pods that are never bound
 create no volumes. All nodes are one machine and share the directory, whatever the access mode. The
 directory outlives the claim: a new claim of the same name finds its files again.
 
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.errors import AlreadyExists, NotFound
 from kubekit.objects.kinds import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.objects.storage import (
@@ -28,6 +27,7 @@ from kubekit.objects.storage import (
     claim_ref,
     claim_ref_patch,
 )
+from kubekit.request_errors import AlreadyExists, NotFound
 from kubekit.watch.informer import Informer
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class PersistentVolumeController:
 
         `uid` is that of the claim that has the name now: an earlier claim of this name is gone.
         """
-        # A copy, because the writes below wait and the informer changes meanwhile.
+        # A copy, because the writes below wait and the informer may change.
         for volume in list(self.volumes.all()):
             reference, meta = volume.spec.claim_ref, volume.metadata
             if reference is None or reference.uid in ("", uid) or volume.owner != claim:
@@ -141,7 +141,7 @@ class PersistentVolumeController:
         """A crash may happen after each write; all writes are repeated until the claim is bound.
 
         The volume is patched first, so that two claims cannot get it: a volume that another claim
-        got meanwhile raises Conflict, and the claim is tried again later.
+        got in between raises Conflict, and the claim is tried again later.
         """
         await self._client.patch(VOLUMES, volume.metadata.key, claim_ref_patch(volume, claim))
         await self._set_phase(volume, "Bound")

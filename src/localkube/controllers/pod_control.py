@@ -1,4 +1,4 @@
-"""Reads and writes that several controllers share: owned objects, pods from a template, statuses.
+"""What controllers of owned objects share: their loop, adoption, pods from a template, statuses.
 
 A controller releases objects that it owns but that no longer match its selector, and adopts objects
 that match and have no controller. A controller that is being deleted does neither: garbage
@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from kubekit.errors import AlreadyExists, ApiError, Conflict, MusterError, NotFound
+from kubekit.control.loop import RequeueAfter
+from kubekit.errors import MusterError
 from kubekit.objects.events import EventText, event_subject
 from kubekit.objects.meta import SUFFIX_LETTERS, merge_patch, preconditions
 from kubekit.objects.selectors import from_labels
+from kubekit.request_errors import AlreadyExists, ApiError, Conflict, NotFound
 from localkube.controllers import controller_revisions as revisions
-from localkube.controllers.shared_informers import candidates, on_owned
+from localkube.controllers.shared_informers import candidates, possible_owners
 from localkube.controllers.workloads import (
     CONTROLLER_REVISIONS,
     PODS,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from kubekit.objects.selectors import Selector
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
+    from localkube.controllers.shared_informers import SharedInformers
     from localkube.controllers.workloads import (
         ControllerRevision,
         DaemonSet,
@@ -58,8 +61,10 @@ if TYPE_CHECKING:
     )
 
     Owner = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job
+    OwnerT = TypeVar("OwnerT", bound=HasMetadata)
     T = TypeVar("T", bound=HasMetadata)
 else:
+    OwnerT = TypeVar("OwnerT")
     T = TypeVar("T")
 
 
@@ -199,24 +204,6 @@ class PodControl:
     def record(self, meta: ObjectMeta, text: EventText) -> None:
         """Record an event on an object of the controller's kind."""
         self.recorder.record(event_subject(self.kind, meta, self.component), text)
-
-    def connect(
-        self,
-        owners: Informer[Any],
-        owned: Informer[T],
-        possible_owners: Callable[[T], Iterable[Key]],
-        wake: Callable[[Key], None],
-    ) -> None:
-        """Wake an owner when it changes, or an object that it controls or could adopt."""
-
-        def on_owner(change: Change[Any]) -> None:
-            meta = change.current.metadata
-            if change.new is None:
-                self.expectations.forget(meta.uid)
-            wake(meta.key)
-
-        owners.subscribe(on_owner)
-        owned.subscribe(on_owned(self.kind.kind, self.expectations, possible_owners, wake))
 
     async def owned(
         self,
@@ -366,3 +353,62 @@ def new_pod(kind: Kind[Any], owner: Job | ReplicaSet | DaemonSet, base: str) -> 
         },
         "spec": template.get("spec") or {},
     }
+
+
+@dataclass(frozen=True)
+class OwnerController(Generic[OwnerT, T]):
+    """The loop of every controller of owned objects; keys are owners.
+
+    An owner is visited when it changes or an object changes that it controls or could adopt, but
+    not before the informers show the writes of its last visit.
+    """
+
+    pod_control: PodControl
+    informers: SharedInformers
+    owners: Informer[OwnerT]
+    objects: Informer[T]
+    """The objects that the owners control."""
+
+    async def visit(self, owner: OwnerT) -> float | None:
+        """Write what the owner needs; returns the seconds until the next visit, if one is due."""
+        raise NotImplementedError
+
+    async def gone(self, key: Key) -> None:
+        """The owner is gone; garbage collection deletes its objects."""
+
+    def possible_owners(self, orphan: T) -> Iterable[Key]:
+        """The owners to wake for an object without a controller."""
+        return possible_owners(self.owners, orphan)
+
+    def connect(self, wake: Callable[[Key], None]) -> None:
+        expectations = self.pod_control.expectations
+
+        def on_owner(change: Change[OwnerT]) -> None:
+            meta = change.current.metadata
+            if change.new is None:
+                expectations.forget(meta.uid)
+            wake(meta.key)
+
+        def on_object(change: Change[T]) -> None:
+            meta = change.current.metadata
+            # Both versions: an object that was released concerns the owner that it had.
+            for version in (change.old, change.new):
+                controller = version.metadata.controller if version is not None else None
+                if controller is not None and controller.kind == self.pod_control.kind.kind:
+                    expectations.observed(controller.uid, meta, gone=change.new is None)
+                    wake(meta.key._replace(name=controller.name))
+            if change.new is not None and change.new.metadata.controller is None:
+                for key in self.possible_owners(change.new):
+                    wake(key)
+
+        self.owners.subscribe(on_owner)
+        self.objects.subscribe(on_object)
+
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
+        owner = self.owners.get(key)
+        if owner is None:
+            await self.gone(key)
+            return None
+        pending = self.pod_control.expectations.pending(owner.metadata.uid)
+        again = await self.visit(owner) if pending is None else pending
+        return None if again is None else RequeueAfter(again)

@@ -7,24 +7,19 @@ it can say why some could not be created.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-from kubekit.control.loop import RequeueAfter
 from kubekit.objects import conditions
 from localkube.controllers import workloads
-from localkube.controllers.pod_control import new_pod
-from localkube.controllers.shared_informers import OWNER, possible_owners
-from localkube.controllers.workloads import BURST, REPLICA_SETS
+from localkube.controllers.pod_control import OwnerController, new_pod
+from localkube.controllers.shared_informers import OWNER
+from localkube.controllers.workloads import BURST, REPLICA_SETS, Pod, ReplicaSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from kubekit.objects.meta import Key, Raw
-    from localkube.controllers.pod_control import PodControl
-    from localkube.controllers.shared_informers import SharedInformers
-    from localkube.controllers.workloads import Pod, ReplicaSet
+    from kubekit.objects.meta import Raw
 
 
 @dataclass(frozen=True)
@@ -78,41 +73,17 @@ def _with_failure(known: list[Raw], error: str, now: datetime) -> list[Raw]:
     return [*known, conditions.new_condition("ReplicaFailure", "True", "FailedCreate", error, now)]
 
 
-def available_in(replica_set: ReplicaSet, pods: Sequence[Pod], now: datetime) -> float | None:
-    """Seconds until the next ready pod becomes available."""
-    seconds = replica_set.spec.min_ready_seconds
-    if not seconds:
-        return None
-    times = [workloads.available_at(pod, seconds) for pod in pods if pod.active]
-    waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
-    return min(waits, default=None)
-
-
-@dataclass(frozen=True)
-class ReplicaSetController:
-    pod_control: PodControl
-    informers: SharedInformers
-
-    def connect(self, wake: Callable[[Key], None]) -> None:
-        owners, pods = self.informers.sets, self.informers.pods
-        self.pod_control.connect(owners, pods, partial(possible_owners, owners), wake)
-
-    async def reconcile(self, key: Key) -> RequeueAfter | None:
-        replica_set = self.informers.sets.get(key)
-        if replica_set is None:
-            return None  # garbage collection deletes its pods
-        pending = self.pod_control.expectations.pending(replica_set.metadata.uid)
-        if pending is not None:
-            return RequeueAfter(pending)
-        pods = await self.pod_control.owned(replica_set, self.informers.pods)
-        error = await self._scale(replica_set, pods)
+class ReplicaSetController(OwnerController[ReplicaSet, Pod]):
+    async def visit(self, owner: ReplicaSet) -> float | None:
+        pods = await self.pod_control.owned(owner, self.objects)
+        error = await self._scale(owner, pods)
         now = self.pod_control.clock()
-        new = status(replica_set, pods, str(error) if error else "", now)
-        await self.pod_control.write_status(replica_set.metadata, replica_set.status, new)
+        new = status(owner, pods, str(error) if error else "", now)
+        await self.pod_control.write_status(owner.metadata, owner.status, new)
         if error is not None:
             raise error  # the queue tries again, later each time
-        again = available_in(replica_set, pods, now)
-        return None if again is None else RequeueAfter(again)
+        active = [pod for pod in pods if pod.active]
+        return workloads.available_in(active, owner.spec.min_ready_seconds, now)
 
     async def _scale(self, replica_set: ReplicaSet, pods: list[Pod]) -> Exception | None:
         """Create or delete pods; returns why some could not be created."""

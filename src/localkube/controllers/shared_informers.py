@@ -10,19 +10,16 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubekit.errors import InvalidSelector
 from kubekit.objects.kinds import SERVICES
-from kubekit.objects.selectors import from_labels
+from kubekit.objects.selectors import InvalidSelector, from_labels
 from kubekit.watch.informer import Informer
 from localkube.controllers import workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from kubekit.client.client import Client
     from kubekit.objects.meta import HasMetadata, Key, ObjectMeta
-    from kubekit.watch.informer_cache import Change
-    from localkube.controllers.pod_control import Expectations
 
     T = TypeVar("T", bound=HasMetadata)
 else:
@@ -66,33 +63,6 @@ def possible_owners(informer: Informer[Any], orphan: HasMetadata) -> Iterator[Ke
         with contextlib.suppress(InvalidSelector):
             if from_labels(owner.spec.selector).matches(orphan.metadata.labels):
                 yield owner.metadata.key
-
-
-def on_owned(
-    owner_kind: str,
-    expectations: Expectations,
-    possible_owners: Callable[[T], Iterable[Key]],
-    wake: Callable[[Key], None],
-) -> Callable[[Change[T]], None]:
-    """A listener for objects that owners of one kind control.
-
-    It wakes the owners before and after a change. An object without a controller wakes its
-    `possible_owners`.
-    """
-
-    def listen(change: Change[T]) -> None:
-        meta = change.current.metadata
-        # Both versions: an object that was released concerns the owner that it had.
-        for version in (change.old, change.new):
-            controller = version.metadata.controller if version is not None else None
-            if controller is not None and controller.kind == owner_kind:
-                expectations.observed(controller.uid, meta, gone=change.new is None)
-                wake(meta.key._replace(name=controller.name))
-        if change.new is not None and change.new.metadata.controller is None:
-            for key in possible_owners(change.new):
-                wake(key)
-
-    return listen
 
 
 def _owner(obj: HasMetadata) -> Iterable[str]:

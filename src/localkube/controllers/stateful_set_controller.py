@@ -3,74 +3,54 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubekit.control.loop import RequeueAfter
-from kubekit.errors import AlreadyExists, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.events import EventText
+from kubekit.request_errors import AlreadyExists, NotFound
 from localkube.controllers import stateful_set_decision as decisions
 from localkube.controllers.controller_revisions import template_of
-from localkube.controllers.shared_informers import possible_owners
+from localkube.controllers.pod_control import OwnerController
 from localkube.controllers.stateful_set_decision import Progress
-from localkube.controllers.workloads import CLAIMS, PODS
+from localkube.controllers.workloads import CLAIMS, PODS, Pod, StatefulSet, available_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kubekit.objects.meta import Key, Raw
-    from localkube.controllers.pod_control import PodControl
-    from localkube.controllers.shared_informers import SharedInformers
-    from localkube.controllers.workloads import ControllerRevision, Pod, StatefulSet
+    from kubekit.objects.meta import Raw
+    from localkube.controllers.workloads import ControllerRevision
 
 
-@dataclass(frozen=True)
-class StatefulSetController:
-    pod_control: PodControl
-    informers: SharedInformers
-
-    def connect(self, wake: Callable[[Key], None]) -> None:
-        owners, pods = self.informers.stateful_sets, self.informers.pods
-        self.pod_control.connect(owners, pods, partial(possible_owners, owners), wake)
-
-    async def reconcile(self, key: Key) -> RequeueAfter | None:
-        stateful_set = self.informers.stateful_sets.get(key)
-        if stateful_set is None:
-            return None  # garbage collection deletes its pods and revisions
-        meta = stateful_set.metadata
-        pending = self.pod_control.expectations.pending(meta.uid)
-        if pending is not None:
-            return RequeueAfter(pending)
-        is_member = partial(decisions.is_member, stateful_set)
-        pods = await self.pod_control.owned(stateful_set, self.informers.pods, is_member)
-        known = await self.pod_control.owned(stateful_set, self.informers.revisions)
-        update = await self.pod_control.current_revision(
-            stateful_set, known, decisions.HASH_OF_REVISION
-        )
+class StatefulSetController(OwnerController[StatefulSet, Pod]):
+    async def visit(self, owner: StatefulSet) -> float | None:
+        meta = owner.metadata
+        is_member = partial(decisions.is_member, owner)
+        pods = await self.pod_control.owned(owner, self.objects, is_member)
+        known = await self.pod_control.owned(owner, self.informers.revisions)
+        update = await self.pod_control.current_revision(owner, known, decisions.HASH_OF_REVISION)
         if update is None:
             return None
         by_name = {revision.metadata.name: revision for revision in (*known, update)}
-        current = by_name.get(str(stateful_set.status.get("currentRevision") or ""), update)
+        current = by_name.get(str(owner.status.get("currentRevision") or ""), update)
         progress = Progress(
-            stateful_set,
-            decisions.by_ordinal(stateful_set, pods),
+            owner,
+            decisions.by_ordinal(owner, pods),
             current.metadata.name,
             update.metadata.name,
             self.pod_control.clock(),
         )
         plan = decisions.decide(progress)
         await self._own_claims(progress)
-        await self._create(stateful_set, plan.create, by_name)
-        await self._delete(stateful_set, plan.delete)
+        await self._create(owner, plan.create, by_name)
+        await self._delete(owner, plan.delete)
         await self.pod_control.write_status(
-            meta, stateful_set.status, decisions.stateful_set_status(progress)
+            meta, owner.status, decisions.stateful_set_status(progress)
         )
         live = (current.metadata.name, update.metadata.name)
-        old = decisions.outdated(stateful_set, known, pods, live)
+        old = decisions.outdated(owner, known, pods, live)
         await self.pod_control.delete_revisions(old)
-        again = decisions.available_in(progress)
-        return None if again is None else RequeueAfter(again)
+        return available_in(pods, owner.spec.min_ready_seconds, progress.now)
 
     async def _create(
         self,

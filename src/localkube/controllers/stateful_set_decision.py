@@ -294,7 +294,7 @@ def stateful_set_status(progress: Progress) -> Raw:
         **{name: count for name, count in counts.items() if count},
         "currentRevision": current,
         "updateRevision": progress.update,
-        "collisionCount": int(stateful_set.status.get("collisionCount") or 0),
+        "collisionCount": stateful_set.count("collisionCount"),
     }
 
 
@@ -302,15 +302,3 @@ def _is_updated(stateful_set: StatefulSet, replicas: int, counts: dict[str, int]
     if stateful_set.spec.update_strategy.type != "RollingUpdate":
         return False
     return counts["updatedReplicas"] == replicas == counts["readyReplicas"]
-
-
-def available_in(progress: Progress) -> float | None:
-    """Seconds until the next ready pod becomes available."""
-    seconds = progress.stateful_set.spec.min_ready_seconds
-    if not seconds:
-        return None
-    times: Sequence[datetime | None] = [
-        workloads.available_at(pod, seconds) for pod in progress.pods.values()
-    ]
-    waits = [(at - progress.now).total_seconds() for at in times if at and at > progress.now]
-    return min(waits, default=None)

@@ -27,7 +27,7 @@ from kubekit.objects.meta import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
 
@@ -55,10 +55,18 @@ class Pod(core.Pod, frozen=True):
 
     @property
     def stopped_with_node(self) -> bool:
-        """Whether it ended only because its node was stopped: no failure of its own."""
+        """Whether it ended only because its node was stopped: it did not fail itself."""
         status = self.status
         terminated = status.phase == "Failed" and status.reason == "Terminated"
         return terminated and condition_is_true(status.conditions, "DisruptionTarget")
+
+
+class Workload(ApiObject, frozen=True):
+    status: Raw = {}
+
+    def count(self, field: str) -> int:
+        """A number in its status; 0 if it was never written."""
+        return int(self.status.get(field) or 0)
 
 
 class ReplicaSetSpec(Object, frozen=True):
@@ -68,13 +76,8 @@ class ReplicaSetSpec(Object, frozen=True):
     template: Raw = {}
 
 
-class ReplicaSet(ApiObject, frozen=True):
+class ReplicaSet(Workload, frozen=True):
     spec: ReplicaSetSpec = ReplicaSetSpec()
-    status: Raw = {}
-
-    def count(self, field: str) -> int:
-        """A number in its status; 0 if it was never written."""
-        return int(self.status.get(field) or 0)
 
 
 class RollingUpdate(Object, frozen=True):
@@ -105,9 +108,8 @@ class DeploymentSpec(Object, frozen=True):
     template: Raw = {}
 
 
-class Deployment(ApiObject, frozen=True):
+class Deployment(Workload, frozen=True):
     spec: DeploymentSpec = DeploymentSpec()
-    status: Raw = {}
 
 
 class Ordinals(Object, frozen=True):
@@ -142,13 +144,8 @@ class StatefulSetSpec(Object, frozen=True):
     volume_claim_templates: tuple[Raw, ...] = ()
 
 
-class StatefulSet(ApiObject, frozen=True):
+class StatefulSet(Workload, frozen=True):
     spec: StatefulSetSpec = StatefulSetSpec()
-    status: Raw = {}
-
-    def count(self, field: str) -> int:
-        """A number in its status; 0 if it was never written."""
-        return int(self.status.get(field) or 0)
 
 
 class DaemonSetRollingUpdate(Object, frozen=True):
@@ -169,9 +166,8 @@ class DaemonSetSpec(Object, frozen=True):
     update_strategy: DaemonSetStrategy = DaemonSetStrategy()
 
 
-class DaemonSet(ApiObject, frozen=True):
+class DaemonSet(Workload, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()
-    status: Raw = {}
 
 
 class ControllerRevision(ApiObject, frozen=True):
@@ -222,9 +218,8 @@ class JobSpec(Object, frozen=True):
     template: Raw = {}
 
 
-class Job(ApiObject, frozen=True):
+class Job(Workload, frozen=True):
     spec: JobSpec = JobSpec()
-    status: Raw = {}
 
 
 class CronJobSpec(Object, frozen=True):
@@ -238,9 +233,8 @@ class CronJobSpec(Object, frozen=True):
     job_template: Raw = {}
 
 
-class CronJob(ApiObject, frozen=True):
+class CronJob(Workload, frozen=True):
     spec: CronJobSpec = CronJobSpec()
-    status: Raw = {}
 
 
 class DisruptionBudgetSpec(Object, frozen=True):
@@ -249,9 +243,8 @@ class DisruptionBudgetSpec(Object, frozen=True):
     selector: LabelSelector | None = None
 
 
-class DisruptionBudget(ApiObject, frozen=True):
+class DisruptionBudget(Workload, frozen=True):
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
-    status: Raw = {}
 
 
 class TimedTaint(core.Taint, frozen=True):
@@ -338,6 +331,15 @@ def available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
         return ready(pod)
     at = available_at(pod, min_ready_seconds)
     return at is not None and at <= now
+
+
+def available_in(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -> float | None:
+    """Seconds until the next ready pod becomes available."""
+    if not min_ready_seconds:
+        return None
+    times = (available_at(pod, min_ready_seconds) for pod in pods)
+    waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
+    return min(waits, default=None)
 
 
 def deletion_order(pods: Sequence[Pod], neighbours: Sequence[Pod]) -> list[Pod]:

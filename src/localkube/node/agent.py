@@ -24,40 +24,33 @@ from localkube.node.config_maps_and_secrets import (
     ReferenceReader,
     VolumeFreshness,
 )
-from localkube.node.container_start import ContainerStarter
-from localkube.node.container_stop import ContainerStopper
-from localkube.node.events import PodEvents
-from localkube.node.eviction.evictor import Evictor
-from localkube.node.log_archive.archive import LogOwners
-from localkube.node.log_archive.cleaner import ArchiveCleaner
-from localkube.node.machine import capacity, python_interpreter
+from localkube.node.container_lifecycle import ContainerStarter, ContainerStopper
+from localkube.node.eviction import Evictor
+from localkube.node.log_archive import LogOwners
+from localkube.node.log_archive_cleaner import ArchiveCleaner
+from localkube.node.machine import python_interpreter
 from localkube.node.machine.gpus import GpuAllocator
-from localkube.node.machine.node_heartbeat import NodeHeartbeat
+from localkube.node.machine.node_registration import NodeHeartbeat
 from localkube.node.machine.python_interpreter import PodPrograms
-from localkube.node.machine.teardown import Teardown
+from localkube.node.machine.teardown import Teardown, make_hidden_directories
 from localkube.node.network.bridge import BridgeNetwork
 from localkube.node.network.hosts_file import HostsFiles
 from localkube.node.network.loopback_ports import Informers, LoopbackPorts
-from localkube.node.network.pod_network import Network
 from localkube.node.network.rootless_network import RootlessNetwork
-from localkube.node.network.services.ports import NOT_HEADLESS, SLICES
-from localkube.node.network.services.router import ServiceRouter
+from localkube.node.network.service_addresses import NOT_HEADLESS, SLICES
+from localkube.node.network.service_router import ServiceRouter
 from localkube.node.node_api import Backend
 from localkube.node.pod import PODS_TO_RUN
-from localkube.node.pod_folders import PodFolders
+from localkube.node.pod_events import PodEvents
 from localkube.node.pod_loop import PodLoop
-from localkube.node.probes.container_tasks import ContainerTasks
-from localkube.node.probes.handlers import HandlerRunner
-from localkube.node.probes.prober import Prober
+from localkube.node.probes import ContainerTasks, HandlerRunner, Prober
 from localkube.node.runtime import cgroup_search, runtime_choice
-from localkube.node.runtime.cgroups import ControlGroups
 from localkube.node.runtime.namespace_runtime import NamespaceRuntime
 from localkube.node.runtime.plain_runtime import PROGRAMS_FOLDER, PlainRuntime
-from localkube.node.runtime.rootfs import hidden_directories
-from localkube.node.runtime.rootfs.plan import RootfsRules
+from localkube.node.runtime.rootfs import RootfsRules
 from localkube.node.service_account import ApiAddress, ServiceAccountTokens
 from localkube.node.standalone.linux import kernel
-from localkube.node.volumes.directories import CLAIMS_FOLDER, VolumeDirectories
+from localkube.node.volumes import CLAIMS_FOLDER, PodFolders, VolumeDirectories
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -71,7 +64,7 @@ if TYPE_CHECKING:
     from localkube.node.runtime.container_runtime import Runtime
 
     Watcher = Callable[[Client, PodFolders], Callable[[], Awaitable[None]]]
-    """Makes the task of somebody who looks at files of pods."""
+    """Makes a task that looks at the files of pods."""
 
 _WORKERS = 16
 """Pods that the pod loop works on at the same time."""
@@ -139,18 +132,18 @@ class Agent:
         self._pods_dir = settings.home / "pods"
         self._interpreter = python_interpreter.find_interpreter(settings.python, settings.programs)
         self.choice = choice or runtime_choice.choose_runtime(settings.runtime)
-        self.groups = ControlGroups(settings.home, capacity.cpus())
-        self.network, self.runtime = self._network_and_runtime()
-        self.records = self.runtime.records
+        self.runtime = self._runtime()
+        self.network = self.runtime.network
+        self.records, self.groups = self.runtime.records, self.runtime.groups
         self.backend = Backend(self.runtime)
 
-    def _network_and_runtime(self) -> tuple[Network, Runtime]:
-        home, groups = self._settings.home, self.groups
+    def _runtime(self) -> Runtime:
+        home = self._settings.home
         if self.choice.kind == "plain":
-            return Network(), PlainRuntime(home, groups, self._settings.programs.folder)
+            return PlainRuntime(home, self._settings.programs.folder)
         network = BridgeNetwork(home) if self.choice.kind == "root" else RootlessNetwork(home)
         images = self._settings.images or home / "images"
-        return network, NamespaceRuntime(home, network, self._rules(), images, groups)
+        return NamespaceRuntime(home, network, self._rules(), images)
 
     @classmethod
     def of_last(cls, settings: Settings) -> Agent | None:
@@ -197,7 +190,7 @@ class Agent:
         # Saved before the first pod starts: only this runtime can stop the pods after a crash.
         runtime_choice.save_choice(self._settings.home, self.choice)
         if self.choice.kind != "plain":
-            hidden_directories.make_missing(self._settings.home, self._settings.hidden_for_good)
+            make_hidden_directories(self._settings.home, self._settings.hidden_for_good)
         pods = [self.records.read(uid) for uid in self.records.uids()]
         self.network.open({record.address for record in pods if record.open and record.address})
 
@@ -337,7 +330,7 @@ class Agent:
         return process_changed
 
     def _base_env(self) -> dict[str, str]:
-        if self.choice.kind == "plain":  # the pod has no root directory of its own for programs
+        if self.choice.kind == "plain":  # the pod sees this machine's files
             path = self._interpreter.install(self._settings.home / PROGRAMS_FOLDER)
         else:
             path = self._interpreter.path
@@ -353,6 +346,6 @@ class Agent:
         Programs get SIGTERM and their pod's grace period, to write a checkpoint; `hurry` ends the
         grace period. A pod that cannot be stopped does not keep the others and the network.
         """
-        teardown = Teardown(self._settings.home, self.runtime, self.network, self.groups)
+        teardown = Teardown(self._settings.home, self.runtime, self.network)
         await teardown.run(hurry or asyncio.Event())
         runtime_choice.forget_choice(self._settings.home)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import NotFound
 from kubekit.objects.kinds import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from kubekit.objects.meta import Key, Object
-from localkube.node.env import PodContext
-from localkube.node.volumes.volume_sources import HostPath  # noqa: TC001 - decoded
+from kubekit.request_errors import NotFound
+from localkube.node.env_and_files import PodContext
+from localkube.node.pod import HostPath  # noqa: TC001 - decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
     from localkube.node.machine.capacity import NodeSpec
-    from localkube.node.pod import Pod
-    from localkube.node.volumes.volume_sources import ObjectRef, Volume
+    from localkube.node.pod import ObjectRef, Pod, Volume
 
 ROOT_CA = "kube-root-ca.crt"
 

@@ -13,8 +13,8 @@ import resource
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kubekit.errors import OutOfDescriptors
 from kubekit.serving.acceptor import is_lack
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,6 +23,10 @@ _KEPT = 3 / 8
 _START = 8
 """Descriptors that are open while a pod or container is started: locks, sockets, pipes."""
 _UNLIMITED = 1 << 30
+
+
+class OutOfDescriptors(CannotRun):
+    """The share of the daemon's descriptors that pods may use is in use."""
 
 
 class Descriptors:

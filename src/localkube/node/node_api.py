@@ -11,18 +11,18 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from kubekit.errors import StatusError
+from kubekit.request_errors import StatusError
 from localkube.node import container_log_reader
 from localkube.node.machine.usage import UsageMeter
-from localkube.node.runtime.attempts import read_attempt
+from localkube.node.runtime.pod_records import read_attempt
 from localkube.node.standalone import shim_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from socket import socket
 
+    from kubekit.objects.core import PodLog
     from kubekit.objects.meta import Raw
-    from kubekit.objects.pod_logs import PodLog
     from localkube.node.runtime.container_runtime import Runtime
     from localkube.node.runtime.shim_client import ShimConnection
     from localkube.node_interface import (
@@ -69,7 +69,7 @@ class Backend:
 
     def _pod_logs(self) -> list[PodLog]:
         records = self._runtime.records
-        # First the logs of existing pods: a log that is moved meanwhile is in the archive.
+        # First the logs of existing pods: a log that is moved in between is in the archive.
         logs = {row.metadata.name: row for uid in records.uids() for row in records.pod_logs(uid)}
         archived = {row.metadata.name: row for row in records.archive.entries()}
         return list((archived | logs).values())
@@ -125,7 +125,7 @@ class Backend:
         return record.address, port
 
     async def dial(self, address: str, port: int) -> socket:
-        return await self._runtime.dial(address, port)
+        return await self._runtime.network.dial(address, port)
 
 
 async def _relay(shim: ShimConnection, options: ExecOptions, streams: Streams) -> Raw:

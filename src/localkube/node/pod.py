@@ -2,25 +2,32 @@
 
 The scheduler decodes other fields (`core.Pod`). With thousands of pods, the scheduler should not
 pay for environment and volumes, nor the node for affinity.
+
+Volumes that this node cannot mount are read too, so that the pod's status can name them: an empty
+directory in their place would look like the real volume, and files written to it would be lost.
 """
 
 from __future__ import annotations
 
+import msgspec
+
+from kubekit.errors import MusterError
 from kubekit.objects import core
+from kubekit.objects.core import PvcSource, Quantity  # noqa: TC001 - read when volumes are decoded
+from kubekit.objects.enforced_limits import EVICTED
 from kubekit.objects.kinds import PODS
-from kubekit.objects.limits import EVICTED
-from kubekit.objects.meta import Object, ObjectMeta
-from localkube.node.volumes.volume_sources import (
-    FieldRef,
-    ObjectRef,
-    ResourceRef,
-    Volume,
-)
+from kubekit.objects.meta import Object, ObjectMeta, Raw
 
 Port = int | str
 """A number, or the name of one of the container's ports."""
 DEFAULT_GRACE = 30
 """Seconds between SIGTERM and SIGKILL of a pod that does not name them."""
+Unsupported = Raw | None
+"""The source of a volume that this node cannot mount."""
+
+
+class MissingReference(MusterError):
+    """A pod refers to an object, a key or a path that does not exist (yet)."""
 
 
 class Exec(Object, frozen=True):
@@ -75,6 +82,27 @@ class Lifecycle(Object, frozen=True):
     pre_stop: Handler | None = None
 
 
+class FieldRef(Object, frozen=True):
+    field_path: str = ""
+
+
+class ResourceRef(Object, frozen=True):
+    container_name: str = ""
+    resource: str = ""
+    divisor: Quantity = "0"
+
+
+class ObjectRef(Object, frozen=True):
+    """A ConfigMap or Secret in the pod's namespace."""
+
+    name: str = ""
+    optional: bool = False
+
+    @property
+    def object_name(self) -> str:
+        return self.name
+
+
 class KeyRef(ObjectRef, frozen=True):
     """One key of a ConfigMap or Secret."""
 
@@ -106,6 +134,114 @@ class VolumeMount(Object, frozen=True):
     sub_path: str = ""
     sub_path_expr: str = ""
     read_only: bool = False
+
+
+class KeyPath(Object, frozen=True):
+    key: str = ""
+    path: str = ""
+    mode: int | None = None
+
+
+class ConfigMapFiles(ObjectRef, frozen=True):
+    items: tuple[KeyPath, ...] = ()
+    default_mode: int = 0o644
+
+
+class SecretFiles(ConfigMapFiles, frozen=True):
+    """`secretName` names the Secret of a volume, `name` that of a projected source."""
+
+    secret_name: str = ""
+
+    @property
+    def object_name(self) -> str:
+        return self.secret_name or self.name
+
+
+class DownwardFile(Object, frozen=True):
+    path: str = ""
+    mode: int | None = None
+    field_ref: FieldRef | None = None
+    resource_field_ref: ResourceRef | None = None
+
+
+class DownwardFiles(Object, frozen=True):
+    items: tuple[DownwardFile, ...] = ()
+    default_mode: int = 0o644
+
+
+class ServiceAccountToken(Object, frozen=True):
+    """A file with a token of the pod's service account."""
+
+    path: str = ""
+    audience: str = ""
+    expiration_seconds: int = 3600
+
+
+class FileSource(Object, frozen=True):
+    """The API objects and pod fields that a volume shows as files."""
+
+    config_map: ConfigMapFiles | None = None
+    secret: SecretFiles | None = None
+    downward_api: DownwardFiles | None = None
+
+
+class ProjectedSource(FileSource, frozen=True):
+    """One part of a projected volume."""
+
+    service_account_token: ServiceAccountToken | None = None
+    cluster_trust_bundle: Unsupported = None
+    pod_certificate: Unsupported = None
+
+
+class ProjectedFiles(Object, frozen=True):
+    sources: tuple[ProjectedSource, ...] = ()
+    default_mode: int = 0o644
+
+
+class EmptyDir(Object, frozen=True):
+    medium: str = ""
+    size_limit: Quantity | None = None
+
+
+class HostPath(Object, frozen=True):
+    path: str = ""
+    type: str = ""
+
+
+class Volume(FileSource, frozen=True):
+    name: str = ""
+    empty_dir: EmptyDir | None = None
+    host_path: HostPath | None = None
+    projected: ProjectedFiles | None = None
+    persistent_volume_claim: PvcSource | None = None
+    aws_elastic_block_store: Unsupported = None
+    azure_disk: Unsupported = None
+    azure_file: Unsupported = None
+    cephfs: Unsupported = None
+    cinder: Unsupported = None
+    csi: Unsupported = None
+    ephemeral: Unsupported = None
+    fc: Unsupported = None
+    flex_volume: Unsupported = None
+    flocker: Unsupported = None
+    gce_persistent_disk: Unsupported = None
+    git_repo: Unsupported = None
+    glusterfs: Unsupported = None
+    image: Unsupported = None
+    iscsi: Unsupported = None
+    nfs: Unsupported = None
+    photon_persistent_disk: Unsupported = None
+    portworx_volume: Unsupported = None
+    quobyte: Unsupported = None
+    rbd: Unsupported = None
+    scale_io: Unsupported = None
+    storageos: Unsupported = None
+    vsphere_volume: Unsupported = None
+
+    @property
+    def file_sources(self) -> tuple[FileSource, ...]:
+        """The volume's own sources, and the parts of a projected volume."""
+        return (self, *(self.projected.sources if self.projected is not None else ()))
 
 
 class SecurityContext(Object, frozen=True):
@@ -200,3 +336,11 @@ PODS_TO_RUN = PODS.read_as(Pod)
 def is_sidecar_container(container: Container) -> bool:
     """Whether this is an init container that keeps running while the pod runs."""
     return container.restart_policy == "Always"
+
+
+def unsupported_kind(source: FileSource) -> str:
+    """The name of an unsupported source in the volume; empty if there is none."""
+    for field in msgspec.structs.fields(source):
+        if field.type == Unsupported and getattr(source, field.name) is not None:
+            return field.encode_name
+    return ""

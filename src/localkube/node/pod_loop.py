@@ -12,22 +12,18 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kubekit import errors
 from kubekit.control.loop import RequeueAfter
-from kubekit.errors import (
-    CannotRun,
-    Conflict,
-    InvalidImageName,
-    InvalidQuantity,
-    MissingReference,
-    NotFound,
-    OutOfAddresses,
-    OutOfDescriptors,
-)
+from kubekit.errors import describe
 from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.core import InvalidImageName
 from kubekit.objects.kinds import PODS
-from kubekit.objects.quantity import MAX_INT64
-from localkube.node.decide import (
+from kubekit.objects.quantity import MAX_INT64, InvalidQuantity
+from kubekit.request_errors import Conflict, NotFound
+from localkube.node.descriptors import OutOfDescriptors
+from localkube.node.log_archive import job_pod
+from localkube.node.network.pod_network import OutOfAddresses
+from localkube.node.pod import PODS_TO_RUN, MissingReference
+from localkube.node.pod_decision import (
     Close,
     Decision,
     Open,
@@ -37,10 +33,9 @@ from localkube.node.decide import (
     decide,
     restart_delay,
 )
-from localkube.node.log_archive.archive import job_pod
-from localkube.node.pod import PODS_TO_RUN
 from localkube.node.pod_status import WaitingReason, discarded_message, pod_status
-from localkube.node.runtime.attempts import LOST
+from localkube.node.runtime.pod_records import LOST
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,13 +44,12 @@ if TYPE_CHECKING:
     from kubekit.client.client import Client
     from kubekit.objects.meta import Key, Raw
     from kubekit.watch.informer import Informer
-    from localkube.node.container_start import ContainerStarter
-    from localkube.node.container_stop import ContainerStopper
-    from localkube.node.decide import Action
-    from localkube.node.events import PodEvents
-    from localkube.node.log_archive.archive import LogOwners
+    from localkube.node.container_lifecycle import ContainerStarter, ContainerStopper
+    from localkube.node.log_archive import LogOwners
     from localkube.node.pod import Pod
-    from localkube.node.probes.prober import Prober
+    from localkube.node.pod_decision import Action
+    from localkube.node.pod_events import PodEvents
+    from localkube.node.probes import Prober
     from localkube.node.runtime.container_runtime import Runtime
     from localkube.node.runtime.pod_records import PodRecord
 
@@ -196,7 +190,7 @@ class PodLoop:
         except OutOfAddresses as error:
             waiting[name] = WaitingReason(_OUT_OF_ADDRESSES, str(error))
         except (CannotRun, InvalidQuantity, OSError, ValueError, OverflowError) as error:
-            waiting[name] = WaitingReason("RunContainerError", errors.describe(error))
+            waiting[name] = WaitingReason("RunContainerError", describe(error))
         if name in waiting:
             self.events.record(pod, "Failed", waiting[name].message, warning=True)
 
@@ -234,7 +228,7 @@ class PodLoop:
         uid = pod.metadata.uid
         record, known = self._read(pod), self._known[uid]
         self._record_job(pod, record, known)
-        host = self.runtime.host_address
+        host = self.runtime.network.gateway
         status = pod_status(pod, record, waiting, host, self.clock())
         if not status or status == known.written:
             return

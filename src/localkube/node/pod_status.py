@@ -13,10 +13,10 @@ from msgspec import to_builtins
 
 from kubekit.objects.conditions import FILES_DISCARDED, disruption_condition
 from kubekit.objects.meta import find_condition, timestamp
-from localkube.node import decide
-from localkube.node.machine import shutdown
+from localkube.node import pod_decision
+from localkube.node.machine import stopped_pods
 from localkube.node.pod import is_sidecar_container
-from localkube.node.runtime.attempts import LOST, State
+from localkube.node.runtime.pod_records import LOST, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from kubekit.objects.meta import Condition, Raw
     from localkube.node.pod import Container, Pod
-    from localkube.node.runtime.attempts import Attempt
-    from localkube.node.runtime.pod_records import PodRecord
+    from localkube.node.runtime.pod_records import Attempt, PodRecord
 
 _NOT_IN_PATH = re.compile(r'cannot run "[^/"]+": No such file or directory')
 _PATH_HINT = (
@@ -96,11 +95,11 @@ def _late_status(pod: Pod, record: PodRecord, containers: _ContainerStatuses, no
 
 
 def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:
-    left = decide.deadline_in(pod, now)
+    left = pod_decision.deadline_in(pod, now)
     if left is not None and left <= 0:
         message = "Pod was active on the node longer than the specified deadline"
         return "Failed", "DeadlineExceeded", message
-    end = decide.outcome(pod, record)
+    end = pod_decision.outcome(pod, record)
     if end is not None:
         return ("Failed" if _disruption(pod, record) else end), "", ""
     return ("Running" if _any_started(pod, record) else "Pending"), "", ""
@@ -111,8 +110,8 @@ def _disruption(pod: Pod, record: PodRecord) -> str:
     reasons = [attempts[-1].reason for attempts in record.containers.values()]
     if record.rebooted and LOST in reasons:
         return _REBOOTED
-    stopped = record.stopped and not shutdown.restarts_in_place(pod)
-    return shutdown.STOPPED_MESSAGE if stopped else ""
+    stopped = record.stopped and not stopped_pods.restarts_in_place(pod)
+    return stopped_pods.STOPPED_MESSAGE if stopped else ""
 
 
 def _any_started(pod: Pod, record: PodRecord) -> bool:
@@ -176,11 +175,11 @@ class _ContainerStatuses:
             return {"running": {"startedAt": _api_time(last.started_at)}}
         if last is not None and not last.alive:
             over = self.pod.finished or self.pod.terminating or not self._restarts(container, last)
-            left = decide.restart_in(last, self.record, self.now)
+            left = pod_decision.restart_in(last, self.record, self.now)
             if over or (left <= 0 and reason is None):
                 return {"terminated": self._terminated(container, last)}
             if left > 0:
-                seconds = decide.restart_delay(last, self.record)
+                seconds = pod_decision.restart_delay(last, self.record)
                 message = f"back-off {seconds:g}s restarting failed container={container.name}"
                 return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
         if reason is not None:
@@ -194,7 +193,7 @@ class _ContainerStatuses:
             return False
         if self._runs_once(container):
             return last.exit_code != 0 and self.pod.spec.restart_policy != "Never"
-        return is_sidecar_container(container) or decide.may_restart(self.pod, last)
+        return is_sidecar_container(container) or pod_decision.may_restart(self.pod, last)
 
     def _runs_once(self, container: Container) -> bool:
         """Whether this is an init container that must succeed before the next one starts."""
@@ -225,7 +224,7 @@ def _message(container: Container, attempt: Attempt) -> str:
 def _conditions(
     pod: Pod, record: PodRecord, phase: str, disruption: str, *, ready: bool, now: datetime
 ) -> list[Raw]:
-    initialized = decide.initialized(pod, record) or phase == "Succeeded"
+    initialized = pod_decision.initialized(pod, record) or phase == "Succeeded"
     unready = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
     own_conditions = [
         _condition(pod, "PodReadyToStartContainers", record.open, "", now),

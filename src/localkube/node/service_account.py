@@ -4,6 +4,10 @@
 the tokens of all volumes and renews each after 80 % of its lifetime, at most after a day. The times
 are saved beside the pod, so a restarted daemon continues to renew.
 A token that the API refuses is renewed at once.
+
+The lifetime of a token is a matter of the machine's clock, which may be set and which goes on while
+the machine sleeps. So a token is due by the clock or by monotonic time, whichever comes first, and
+at once when the difference between the two changes.
 """
 
 from __future__ import annotations
@@ -14,29 +18,29 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from kubekit.errors import MissingReference, NotFound
 from kubekit.objects.kinds import SERVICE_ACCOUNTS
+from kubekit.request_errors import NotFound
 from localkube.node.config_maps_and_secrets import ROOT_CA
-from localkube.node.pod import VolumeMount
-from localkube.node.standalone.linux import files
-from localkube.node.token_renewal import MAX_DRIFT, Clocks, Renewal, renew_at
-from localkube.node.volumes.volume_sources import (
+from localkube.node.pod import (
     ConfigMapFiles,
     DownwardFile,
     DownwardFiles,
     FieldRef,
     KeyPath,
+    MissingReference,
     ProjectedFiles,
     ProjectedSource,
     ServiceAccountToken,
     Volume,
+    VolumeMount,
 )
+from localkube.node.standalone.linux import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -55,7 +59,6 @@ tokens that a pod asks for."""
 _CLOCK_CHECK = 10.0
 _NEW = 2.0
 """Seconds in which a refusal is not the fault of a token that was just written."""
-
 _CONTENTS = (
     ProjectedSource(
         service_account_token=ServiceAccountToken("token", expiration_seconds=_LIFETIME)
@@ -67,6 +70,10 @@ _CONTENTS = (
         )
     ),
 )
+_MAX_AGE = 24 * 3600.0
+_RENEW_AFTER = 0.8
+MAX_DRIFT = 30.0
+"""Seconds by which the two clocks may drift apart before a token counts as due."""
 
 
 @dataclass(frozen=True)
@@ -234,3 +241,45 @@ def _token_files(pod: Pod) -> Iterator[tuple[str, ServiceAccountToken, int]]:
             for source in volume.projected.sources:
                 if source.service_account_token is not None:
                     yield volume.name, source.service_account_token, volume.projected.default_mode
+
+
+def renew_at(issued: datetime, expires: datetime) -> datetime:
+    """When a token should be replaced."""
+    lifetime = (expires - issued).total_seconds()
+    return issued + timedelta(seconds=min(_RENEW_AFTER * lifetime, _MAX_AGE))
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """When a token is due, by both clocks."""
+
+    at: datetime
+    written: float
+    """Monotonic time."""
+    seconds: float
+    """Monotonic seconds from `written` until it is due."""
+    offset: float
+    """The difference between the clocks when the token was written."""
+
+    def left(self, now: Clocks) -> float:
+        """Seconds until the token is due."""
+        if abs(now.offset - self.offset) > MAX_DRIFT:
+            return 0.0  # the clock was set: the token may be expired, or not valid yet
+        by_clock = (self.at - now.wall).total_seconds()
+        return min(by_clock, self.written + self.seconds - now.monotonic)
+
+
+class Clocks(NamedTuple):
+    """The machine's clock and monotonic time, read together."""
+
+    wall: datetime
+    monotonic: float
+
+    @property
+    def offset(self) -> float:
+        return self.wall.timestamp() - self.monotonic
+
+    def renewal(self, at: datetime) -> Renewal:
+        """The renewal of a token that is written now."""
+        seconds = (at - self.wall).total_seconds()
+        return Renewal(at, self.monotonic, seconds, self.offset)

@@ -1,6 +1,8 @@
 """The address of the local cluster's dashboard, with a fresh one-time token.
 
 Only the owner of the cluster can read its keys; the daemon is not asked.
+
+Kept apart because verbs that have nothing else in common print it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def of_cluster(cluster: Cluster, path: str = "/") -> str:
     """The address of a page about this cluster; MusterError if nobody serves it."""
     if not cluster.local:
         hint = "`muster dashboard` serves one for this cluster."
-        raise MusterError(f"the cluster {cluster.name} has no dashboard of its own", hint=hint)
+        raise MusterError(f"the cluster {cluster.name} does not serve a dashboard", hint=hint)
     url = of_local_cluster(Home.of_user(), path)
     if not url:
         hint = "`arena down`, then `arena up` without --no-dashboard; or `muster dashboard`."

@@ -8,8 +8,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kubekit.errors import MusterError, Unreachable
+from kubekit.errors import MusterError
 from kubekit.objects.meta import Key, object_name
+from kubekit.request_errors import Unreachable
 from muster.cli.show.messages import note, note_cluster
 from muster.client.jobs import lookup
 

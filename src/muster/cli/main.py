@@ -150,10 +150,10 @@ def _usage_error(program: str, error: click.ClickException) -> int:
 
 
 def _habit_hint(command: str, error: click.ClickException) -> str:
-    """The message about a flag or line that users of other programs write; empty if it is none."""
+    """A hint for a flag or verb borrowed from another CLI; empty if there is none."""
     import click
 
-    from muster.cli.habits import FLAG_HABITS, NO_NAME
+    from muster.cli.other_programs import FLAG_HABITS, NO_NAME
 
     word = (*command.split(), "")[1]
     verb = ALIASES.get(word, word)

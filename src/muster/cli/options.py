@@ -135,6 +135,25 @@ objects_option = click.option(
 )  # fmt: skip
 
 
+DRY_RUN_SUFFIX = {"none": "", "client": " (dry run)", "server": " (server dry run)"}
+"""What a line about an object ends with."""
+
+
+def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a process that runs until it is stopped: its log and its metrics."""
+    for option in (
+        click.option("--log-format", type=click.Choice(["human", "json"]), default="human"),
+        click.option("--metrics-host", default="127.0.0.1", help="Address of --metrics-port."),
+        click.option(
+            "--metrics-port",
+            type=click.IntRange(0, 65535),
+            help="Serve /metrics, /healthz and /readyz here.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 def output_option(*forms: str) -> Decorator:
     """`--output` with these forms; the first is the default."""
     return click.option(

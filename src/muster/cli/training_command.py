@@ -98,7 +98,7 @@ class SubmitCommand(ArenaCommand):
 
 
 class SubmitGroup(AliasGroup):
-    """`submit`: a word that is no kind, or a flag before the kind, is answered with an example."""
+    """`submit`: a wrong kind, or a flag before the kind, is answered with an example."""
 
     def unknown(self, ctx: click.Context, word: str) -> str:
         is_command = _COMMAND_WORD.match(word)

@@ -1,7 +1,7 @@
 """The verb table as click groups: aliases, near misses, and verbs of arena that Muster lacks.
 
 `RootGroup` holds all verbs and imports the module of a verb when it is used. `AliasGroup` is for a
-verb that has verbs of its own (`submit tf`, `top node`), `QuickCommand` for a verb that should
+verb that has further verbs (`submit tf`, `top node`), `QuickCommand` for a verb that should
 start at once.
 """
 
@@ -41,7 +41,7 @@ _HELP_OPTION = click.Option(
 class QuickCommand(click.Command):
     """A command whose `--help` is not translated.
 
-    click looks for a translation of its own text before every command, and Python loads `locale`.
+    click looks for a translation of its text before every command, and Python loads `locale`.
     """
 
     def get_help_option(self, ctx: click.Context) -> click.Option:
@@ -71,7 +71,7 @@ class AliasGroup(QuickCommand, click.Group):
             ) from error
 
     def unknown(self, ctx: click.Context, word: str) -> str:
-        """The message about a word that is no command of this group."""
+        """The message about a word that is not a command of this group."""
         near = nearest(word, [*self.list_commands(ctx), *self.aliases])
         message = f"there is no `{ctx.command_path} {word}`"
         return f"{message}; did you mean `{ctx.command_path} {near}`?" if near else message
@@ -84,10 +84,6 @@ def now() -> datetime:
     return root.clock()
 
 
-def _this_machines_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class RootGroup(AliasGroup):
     """All verbs of the table, loaded lazily."""
 
@@ -95,10 +91,10 @@ class RootGroup(AliasGroup):
         self, *args: Any, clock: Callable[[], datetime] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, aliases=ALIASES, **kwargs)
-        self.clock = clock or _this_machines_clock
+        self.clock = clock or (lambda: datetime.now(UTC))
 
     def unknown(self, ctx: click.Context, word: str) -> str:
-        from muster.cli.habits import hint_for
+        from muster.cli.other_programs import hint_for
 
         hint = hint_for(word, [*self.list_commands(ctx), *self.aliases])
         return f"no such verb: {word}; {hint}" if hint else f"no such verb: {word}"
@@ -110,7 +106,8 @@ class RootGroup(AliasGroup):
         name = self.aliases.get(cmd_name, cmd_name)
         for verb in VERBS:
             if verb.name == name:
-                command: click.Command = importlib.import_module(verb.module).command
+                module = importlib.import_module(verb.module)
+                command: click.Command = getattr(module, verb.attribute)
                 return command
         return None
 

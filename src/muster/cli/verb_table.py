@@ -11,11 +11,18 @@ class Verb(NamedTuple):
     name: str
     help: str
     section: str
+    shared: str = ""
+    """The module of several verbs, each of them a click command of its name."""
 
     @property
     def module(self) -> str:
-        """The module with the click command `command`."""
-        return f"muster.cli.verbs.{self.name}"
+        """The module with the click command: by default of the verb's name, and it `command`."""
+        return f"muster.cli.verbs.{self.shared or self.name}"
+
+    @property
+    def attribute(self) -> str:
+        """The name of the click command in the module."""
+        return self.name if self.shared else "command"
 
 
 VERBS: tuple[Verb, ...] = (
@@ -28,18 +35,27 @@ VERBS: tuple[Verb, ...] = (
     Verb("wait", "Wait until jobs are finished; exit code 10 if one failed", "Jobs"),
     Verb("delete", "Delete training jobs and their pods, services and records", "Jobs"),
     Verb("prune", "Delete jobs that ended some time ago", "Jobs"),
-    Verb("suspend", "Stop jobs without deleting them, and free their resources", "Jobs"),
-    Verb("resume", "Start suspended jobs again", "Jobs"),
+    Verb(
+        "suspend", "Stop jobs without deleting them, and free their resources", "Jobs", "suspension"
+    ),
+    Verb("resume", "Start suspended jobs again", "Jobs", "suspension"),
     Verb("scale", "Change the number of a job's workers", "Jobs"),
     Verb("top", "Show the CPU, memory and GPUs that nodes and jobs use", "Jobs"),
     Verb("models", "List the models that jobs exported; download one, or try it", "Data"),
     Verb("data", "List the volumes that jobs can mount", "Data"),
-    Verb("open", "Open the dashboard, or a job's TensorBoard, in the browser", "Dashboard"),
-    Verb("logviewer", "Print the address of a job's page in the dashboard", "Dashboard"),
+    Verb(
+        "open",
+        "Open the dashboard, or a job's TensorBoard, in the browser",
+        "Dashboard",
+        "addresses",
+    ),
+    Verb(
+        "logviewer", "Print the address of a job's page in the dashboard", "Dashboard", "addresses"
+    ),
     Verb("dashboard", "Serve the dashboard of any cluster on this machine", "Dashboard"),
     Verb("process", "Fill in a template's parameters and print its objects", "Manifests"),
-    Verb("apply", "Create or change the objects of manifests", "Manifests"),
-    Verb("create", "Create the objects of manifests", "Manifests"),
+    Verb("apply", "Create or change the objects of manifests", "Manifests", "manifests"),
+    Verb("create", "Create the objects of manifests", "Manifests", "manifests"),
     Verb("up", "Start the local cluster on this machine", "Cluster"),
     Verb("down", "Stop the local cluster", "Cluster"),
     Verb("status", "Show which cluster is used and whether the local cluster is up", "Cluster"),

@@ -44,9 +44,9 @@ def read(file: Path | None = None) -> dict[str, str]:
     return {key: value for key, value in map(_entry, _lines(file)) if key}
 
 
-def switch(key: str, file: Path | None = None) -> bool | None:
+def switch(key: str) -> bool | None:
     """A key that is true or false; None if it is not set."""
-    file = file or path()
+    file = path()
     value = read(file).get(key, "")
     flag = parse_bool(value)
     if value and flag is None:

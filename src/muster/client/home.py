@@ -134,7 +134,7 @@ class Home(msgspec.Struct, frozen=True):
         self.make()
         with open(self.lock, "r+", opener=new_private_file) as file:
             while not _locked(file, fcntl.LOCK_EX):
-                # A reader's shared lock is no daemon: try again until it is released.
+                # A reader's shared lock is not a daemon: try again until it is released.
                 if not _locked(file, fcntl.LOCK_SH) and (pid := self.running()):
                     raise UsageError(
                         f"the local cluster is already up (pid {pid})",
@@ -257,5 +257,5 @@ def _set_text(path: Path, text: str) -> None:
     """Write the text; an empty text removes the file."""
     if text:
         path.write_text(f"{text}\n")
-    elif path.exists():  # nothing to do is no error on a read-only file system
+    elif path.exists():  # no error on a read-only file system
         path.unlink(missing_ok=True)

@@ -1,4 +1,8 @@
-"""Signals that ask a command to stop, held back until it can stop without half-done work."""
+"""Signals that ask a command to stop, held back until it can stop without half-done work.
+
+Kept apart because the start of the local cluster and a submission share it, and neither should load
+the other.
+"""
 
 from __future__ import annotations
 

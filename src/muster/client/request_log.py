@@ -1,6 +1,6 @@
 """A client that reports every request and its answer; `--loglevel debug` prints them.
 
-A module of its own, so that commands load `BlockingClient` only when they connect.
+Kept apart because it loads `BlockingClient`, which commands load only when they connect.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from kubekit.client import request
 from kubekit.objects import kinds
 from kubekit.objects.kinds import Kind, decoder_of
 from kubekit.objects.meta import Key, Raw, object_name
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 
 if TYPE_CHECKING:

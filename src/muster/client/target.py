@@ -22,7 +22,7 @@ import msgspec
 
 from kubekit.client.auth import kube_config
 from kubekit.client.auth.endpoint import Endpoint, in_cluster
-from kubekit.errors import ConfigError, NoCluster, UsageError
+from kubekit.errors import ConfigError, MusterError, UsageError
 from kubekit.objects.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from muster.client import config_file
 from muster.client.home import Home
@@ -31,11 +31,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kubekit.client.blocking_client import BlockingClient
+    from kubekit.rights import Right
     from muster.client import Notify
 
 
 _started: list[object] = []
 """The daemons that this program has started; Python warns about one that is forgotten."""
+
+
+class NoCluster(MusterError):
+    """No cluster is configured and none is running."""
+
+    cli_exit_code = 5
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -75,8 +82,13 @@ class Target(msgspec.Struct, frozen=True):
     home: Home | None = None
     """The local cluster of this home and no other."""
 
+    def find(self) -> Cluster | None:
+        """The cluster to use, or None when none is configured anywhere."""
+        cluster = _configured(self)
+        return cluster and msgspec.structs.replace(cluster, request_log=self.request_log)
+
     def cluster(self) -> Cluster:
-        cluster = find_cluster(self)
+        cluster = self.find()
         if cluster is None:
             raise no_cluster()
         return cluster
@@ -92,12 +104,6 @@ class Target(msgspec.Struct, frozen=True):
 def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") -> NoCluster:
     """The error of a command that needs a cluster and has none."""
     return NoCluster("no cluster is configured, and the local cluster is not running", hint=hint)
-
-
-def find_cluster(target: Target) -> Cluster | None:
-    """The cluster to use, or None when none is configured anywhere."""
-    cluster = _configured(target)
-    return cluster and msgspec.structs.replace(cluster, request_log=target.request_log)
 
 
 def _configured(target: Target) -> Cluster | None:
@@ -172,7 +178,7 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
     """The local cluster, started because no cluster is configured."""
     if os.environ.get("CI"):
         raise no_cluster("In CI the local cluster is not started by itself.")
-    from muster.client.daemon import start  # imports subprocess
+    from muster.client.daemon_start import start  # imports subprocess
 
     notify("no cluster is configured: using a local cluster here (`arena down` stops it)")
     _started.append(start([], notify))
@@ -213,10 +219,15 @@ def user_name(client: BlockingClient) -> str:
     return str(((review.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
 
+def may(client: BlockingClient, right: Right, namespace: str = "") -> bool:
+    """Whether the user has a right in a namespace; without one, everywhere."""
+    spec = {"resourceAttributes": right.attributes(namespace)}
+    review = client.create(SELF_SUBJECT_ACCESS_REVIEWS, {"spec": spec})
+    return bool((review.get("status") or {}).get("allowed"))
+
+
 def may_do_everything(client: BlockingClient) -> bool:
     """Whether the user may use every verb on every resource."""
-    everything = {"verb": "*", "group": "*", "resource": "*"}
-    review = client.create(
-        SELF_SUBJECT_ACCESS_REVIEWS, {"spec": {"resourceAttributes": everything}}
-    )
-    return bool((review.get("status") or {}).get("allowed"))
+    from kubekit.rights import Right  # not for every command
+
+    return may(client, Right("*", "*", "*"))

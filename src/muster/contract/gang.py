@@ -95,7 +95,7 @@ def topology_of(
     base = declared or Topology()
     invalid = _problem_of(required)
     labels = dict.fromkeys((*base.required, *(_split(required) if not invalid else ())))
-    # A wish that names no label is no reason to wait.
+    # A preference that is not a label key is left out; the gang does not wait for it.
     wishes = [label for label in _split(preferred)[:MAX_TOPOLOGY_LABELS] if _is_label(label)]
     more = dict.fromkeys(wish for wish in (*base.preferred, *wishes) if wish not in labels)
     return Topology(tuple(labels), tuple(more), base.tiers, invalid)
@@ -123,7 +123,7 @@ def _problem_of(required: str) -> str:
         return f"it names {len(labels)} labels, {MAX_TOPOLOGY_LABELS} are allowed"
     wrong = next((label for label in labels if not _is_label(label)), "")
     shown = wrong if len(wrong) <= MAX_SHOWN else f"{wrong[:MAX_SHOWN]}…"
-    return f"{shown!r} is no label key" if wrong else ""
+    return f"{shown!r} is not a label key" if wrong else ""
 
 
 class GangTerms(msgspec.Struct, frozen=True):

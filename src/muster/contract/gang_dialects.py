@@ -117,7 +117,7 @@ def unserved_mark(pod: Pod) -> str:
     if policy in STRICT_NUMA_POLICIES:
         return f"{NUMA_ANNOTATION} is {policy}"
     if _asks_for_network_topology(pod):
-        return f"{NETWORK_MODE_ANNOTATION} asks for a PodGroup of Volcano, and there is none"
+        return f"{NETWORK_MODE_ANNOTATION} needs a PodGroup of Volcano, and the pod names none"
     if pod.spec.workload_ref is not None:
         return "the pod names its group in workloadRef, the form of Kubernetes 1.35"
     return _koordinator_unserved(annotations) if KOORDINATOR_NAME_ANNOTATION in annotations else ""

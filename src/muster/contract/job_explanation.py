@@ -24,7 +24,17 @@ RUNS, STARTS, WAITS, DONE, FAILED = "running", "starting", "waiting", "succeeded
 UNSEEN, EMPTY = "unseen", "empty"
 PATIENCE = 5.0
 """Seconds that a scheduler may take to report on new pods."""
-SHOWN_OF_ROW = ("gang", "dialect", "min_member", "place", "since", "priority", "held")
+SHOWN_OF_ROW = (
+    "gang",
+    "dialect",
+    "min_member",
+    "place",
+    "since",
+    "priority",
+    "held",
+    "code",
+    "reason",
+)
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,6 +62,9 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     since: str = ""
     priority: int = 0
     held: int = 0
+    code: str = ""
+    reason: str = ""
+    """Of a gang in line: why it waits, in one word and in a sentence without its place."""
     members: tuple[Member, ...] = ()
     last_lines: tuple[str, ...] = ()
     """Of a failed job: the end of the log of the pod that failed."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kubekit.errors import MusterError, UsageError
+
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
 
@@ -22,6 +24,23 @@ Fields = dict[str, "Raw"]
 """Schemas by the names of fields."""
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
+
+
+class InvalidJob(MusterError):
+    """A job manifest that cannot be parsed."""
+
+    def __init__(self, field: str, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{field}: {message}" if field else message, hint=hint)
+        self.field = field
+
+    def in_file(self, source: str) -> UsageError:
+        """The error of a command that read the manifest from this file."""
+        return UsageError(f"{source}: {self}", hint=self.hint)
+
+    @property
+    def with_hint(self) -> str:
+        """The problem and its solution, in one line."""
+        return f"{self}; {self.hint}" if self.hint else str(self)
 
 
 def _field(type_: str, description: str, **rest: Any) -> Raw:
@@ -137,7 +156,7 @@ ELASTIC_POLICY: Fields = {
         "More options of the rendezvous.",
         _object("One option.", {"key": _text("Its name."), "value": _text("Its value.")}),
     ),
-    "standalone": _switch("Whether torchrun starts a rendezvous of its own in each pod."),
+    "standalone": _switch("Whether torchrun starts a separate rendezvous in each pod."),
     "nProcPerNode": _number("Processes per pod. Deprecated: use spec.nprocPerNode."),
     "maxRestarts": _number("How often torchrun restarts the processes of a pod."),
     "metrics": _array("Metrics of an autoscaler. Ignored: none is created.", _free("One metric.")),
@@ -244,10 +263,39 @@ _COUNTS = _map(
     "The number of pods of each role, by their state.",
     _object("The pods of one role.", _REPLICA_STATUS),
 )
+_ENDING: Fields = {
+    "pod": _text("The name of the pod."),
+    "role": _text("Its role, in lower case."),
+    "index": _number("Its index in the role. Missing if 0."),
+    "container": _text("The container that ended, if the pod has several."),
+    "reason": _text("OOMKilled, Evicted and the like. Missing if the exit code says all."),
+    "exitCode": _number("The exit code of the container. Missing if the pod itself ended."),
+    "signal": _number("The signal that killed the container."),
+    "memoryLimit": _text("The memory limit that the container exceeded."),
+    "lastLines": _array("The last lines of its log.", _text("A line.")),
+}
 _FAILURES: Fields = {
     "count": _number("Failures in a row."),
     "at": _text("When it failed last."),
-    "ending": _text("How it failed last. Missing if another replica of its gang failed."),
+    "last": _object("How it failed last. Missing if another replica of its gang did.", _ENDING),
+}
+_FAILURE: Fields = {
+    "code": _text("ReplicasFailed, NoneSucceeded, or the limit, such as BackoffLimitExceeded."),
+    "first": _object("The pod that failed first.", _ENDING),
+    "role": _text("The role of the replicas that failed."),
+    "count": _number("How many replicas of the role failed."),
+    "limit": _text("The number that was exceeded."),
+    "failures": _number("How often the job failed before it exceeded the limit."),
+}
+_RESTART: Fields = {
+    "code": _text("ReplicasFailed, Interrupted, Preempted, ReplicaGone and the like."),
+    "first": _object("The first pod that failed, was interrupted or is gone.", _ENDING),
+    "count": _number("How many pods are recreated for that reason."),
+    "preempted": _text("By whom pods were preempted."),
+}
+_UNFINISHED: Fields = {
+    "names": _array("Their pods, the first of many.", _text("A name.")),
+    "message": _text("A sentence about the first."),
 }
 _WAITING: Fields = {
     "reason": _text("The reason in one word."),
@@ -296,6 +344,9 @@ STATUS_FIELDS: Fields = {
     "earlierRestarts": _map(
         "Restarts of a replica before its present pod, by replica.", _number("The restarts.")
     ),
+    "failure": _object("Why the job failed.", _FAILURE),
+    "restart": _object("Why the job restarts, while it does.", _RESTART),
+    "unfinished": _object("Replicas that had failed when the job succeeded.", _UNFINISHED),
     "stopped": _object("Pods that still trained when the job's success ended them.", _STOPPED),
     "failedAttempt": _object("The attempt whose failure ended the job.", _FAILED_ATTEMPT),
     "preempted": _text("By whom pods were preempted, until all pods run again."),

@@ -21,7 +21,7 @@ from kubekit.objects.kinds import (
 )
 from kubekit.rights import READ, MissingRight, Rights, Rule, lease_rules, rule
 from muster.contract.gang_dialects import GROUP_KIND_BY_RESOURCE
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 
 if TYPE_CHECKING:
     from kubekit.objects.kinds import Kind

@@ -59,7 +59,7 @@ def find_others(
     others = []
     living = [(lease, age) for lease in leases if (age := _age(lease, now)) is not None]
     for name in names:
-        # The lease of our own leader election is no other scheduler: the replicas share it.
+        # The lease of our own leader election is not another scheduler: the replicas share it.
         lease_names = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE}
         for lease, age in living:
             holder = lease.spec.holder_identity or ""

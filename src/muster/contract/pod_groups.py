@@ -272,7 +272,7 @@ def native_spec(group: GroupSpec) -> Raw:
 def native_status(gang: GroupCounts, stamp: str) -> Raw:
     whole, type_ = gang.scheduled >= gang.min, "PodGroupScheduled"
     if gang.version != "v1alpha2":
-        # Kubernetes 1.37 renamed the condition. Once true it stays true, also if members are lost.
+        # Kubernetes 1.37 renamed the condition. Once true it stays true, even if members are lost.
         type_ = "PodGroupInitiallyScheduled"
         before = find_condition(gang.conditions, type_)
         whole = whole or (before is not None and before.status == "True")

@@ -1,6 +1,6 @@
 """What the user lacks to apply a plan, asked of the cluster before anything is applied.
 
-Without this check every object would be refused with a sentence of its own.
+Without this check every object would be refused with its own sentence.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubekit.errors import Forbidden, NotFound
-from kubekit.objects.kinds import SELF_SUBJECT_ACCESS_REVIEWS
+from kubekit.request_errors import Forbidden, NotFound
 from kubekit.rights import MissingRight, Right, compact
 from muster.client.manifests import apply
 from muster.client.manifests.served_kinds import ServedKinds
-from muster.client.target import may_do_everything
+from muster.client.target import may, may_do_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,16 +67,9 @@ def _missing(client: BlockingClient, objects: Iterable[Raw]) -> dict[str, list[R
             continue  # applying it says so
         for verb in VERBS:
             right = Right(verb, kind.group, kind.plural)
-            if not _allowed(client, right, namespace):
+            if not may(client, right, namespace):
                 missing.setdefault(namespace, []).append(right)
     return missing
-
-
-def _allowed(client: BlockingClient, right: Right, namespace: str) -> bool:
-    attributes = {"verb": right.verb, "group": right.group, "resource": right.resource}
-    spec = {"resourceAttributes": {**attributes, "namespace": namespace}}
-    review = client.create(SELF_SUBJECT_ACCESS_REVIEWS, {"spec": spec})
-    return bool((review.get("status") or {}).get("allowed"))
 
 
 def _not_allowed(missing: dict[str, list[Right]]) -> NotAllowed:

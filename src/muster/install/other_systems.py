@@ -1,4 +1,7 @@
-"""Job operators and schedulers of other projects, by their Deployments and leases. Pure.
+"""Job operators and schedulers of other projects, and what an installation does beside them. Pure.
+
+Where another job operator runs, Muster's is left out; a scheduler that answers to the same name is
+refused. They are known by their Deployments and leases.
 
 Names are from the manifests and sources of these projects, at these commits: training-operator 1.9
 (047db1a4, b3cc7906 for Open Data Hub), tf-operator (020cea26, 01c75ac5), pytorch-operator
@@ -9,7 +12,7 @@ Names are from the manifests and sources of these projects, at these commits: tr
 Only training-operator (if told to elect a leader) and mpi-operator for v2beta1 hold leases; older
 operators lock Endpoints. Charts put the name of their release in front of a Deployment's name.
 Kueue and Kubeflow Trainer are in no table: Kueue starts and suspends jobs that an operator runs,
-and Trainer acts on kinds of its own.
+and Trainer acts on its own kinds.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from muster.contract.other_schedulers import is_alive
+from kubekit.errors import UsageError
+from muster.contract.other_schedulers import ELECTED, find_others, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
 
     from kubekit.objects.core import Lease
     from kubekit.objects.meta import Raw
+    from muster.install.existing_objects import Found
+    from muster.install.objects.values import Values
+    from muster.install.plan import Request
 
 OPERATORS = (
     "training-operator",
@@ -132,3 +140,44 @@ def _chosen_names(deployment: Raw) -> Iterator[str]:
                 yield str(following)
             elif str(word).startswith(f"{NAME_FLAG}="):
                 yield str(word).partition("=")[2]
+
+
+def beside_operators(request: Request, found: Found) -> tuple[Values, list[str]]:
+    """The values without the operator, where another one runs."""
+    values = request.values
+    if not (values.operator.enabled and found.operators):
+        return values, []
+    running = ", ".join(map(str, found.operators))
+    if request.operator:
+        raise UsageError(
+            f"another job operator runs: {running}; two operators would act on the same jobs",
+            hint="Scale it to zero first, for example with `kubectl scale --replicas=0`.",
+        )
+    if values.components == ("operator",):
+        raise UsageError(
+            f"another job operator runs: {running}; there is nothing else to install",
+            hint="Scale it to zero first, and then use --operator.",
+        )
+    without = replace(values, operator=replace(values.operator, enabled=False))
+    return without, [
+        f"another job operator runs: {running}. Muster's is not installed; "
+        "scale the other one to zero and use --operator to replace it."
+    ]
+
+
+def refuse_schedulers(values: Values, found: Found, now: datetime) -> None:
+    if not values.scheduler.enabled:
+        return
+    alive = find_others(
+        values.scheduler.names, found.leases, now, gone=lambda holder: holder == ELECTED
+    )
+    deployed = [
+        f"the scheduler of {other.name} runs: {other.seen}"
+        for other in found.schedulers
+        if other.name in values.scheduler.names
+    ]
+    if alive or deployed:
+        raise UsageError(
+            "; ".join([*map(str, alive), *deployed]),
+            hint="Stop it first, or install with other names: --scheduler-name.",
+        )

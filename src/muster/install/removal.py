@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kubekit.errors import Forbidden, NotFound, UsageError
+from kubekit.errors import UsageError
 from kubekit.objects.kinds import (
     ADMISSION_POLICIES,
     CLUSTER_ROLE_BINDINGS,
@@ -29,14 +29,13 @@ from kubekit.objects.kinds import (
     Kind,
 )
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import Forbidden, NotFound
 from muster.contract import operator_rights, scheduler_rights
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.other_schedulers import LEASE_FIELD_SELECTOR
 from muster.contract.waiting_line_format import CONFIG_MAP, NAMESPACE
-from muster.install import bindings
-from muster.install.bindings import LABELS, Binding
 from muster.install.objects.roles import USER_VERBS
-from muster.install.own_operators import served_namespaces
+from muster.install.own_installations import LABELS, Binding, read_bindings, served_namespaces
 from muster.install.plan import HELM
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def find(client: BlockingClient, namespace: str, *, crds: bool) -> Installation:
         )
     places = (namespace, *served_namespaces(row for row in deployments if row not in elsewhere))
     is_last = everywhere and all(served_namespaces([row]) for row in elsewhere)
-    scope = Scope(namespace, bindings.read(client, places), is_last)
+    scope = Scope(namespace, read_bindings(client, places), is_last)
     kinds = (*REMOVED, CRDS) if crds else REMOVED
     found = [row for kind in kinds for row in _of_kind(client, kind, scope, places)]
     records = [row for row in _records(client, scope, places) if row not in found]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.meta import Key
+from muster.contract.job_fields import InvalidJob
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs import names, parse, run_policy
-from muster.jobs.fields import Section
+from muster.jobs.field_reader import Section
 from muster.jobs.job import Job, RunPolicy
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:

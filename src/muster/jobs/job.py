@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.contract.job_kinds import JOB_KIND_BY_NAME, JobKind
 from muster.jobs import names
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
 from muster.jobs.job_status import JobStatus  # noqa: TC001
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     from_pods: bool = False
     """Whether everything else is deduced from its pods: no pod can be created from it."""
     warnings: tuple[tuple[str, str], ...] = ()
-    """(reason, message) of events about a manifest that is accepted all the same."""
+    """(reason, message) of events about a manifest that is accepted anyway."""
 
     @property
     def job_kind(self) -> JobKind:

@@ -2,10 +2,6 @@
 
 A job looks the same everywhere, because its word is decided only here.
 
-The operator's message of a failed job begins with training-operator's sentence (`TFJob ns/j has
-failed because 1 Worker replica(s) failed.`), which other clients read, and adds the first pod that
-failed. A person reads `worker 1 exited with code 2: …` instead.
-
 A container that crashed and is started again makes its job RESTARTING. The node writes no time of
 the next try: it names its delay ("back-off 20s restarting …") and counts it from the last end.
 """
@@ -17,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import find_condition, shifted
-from muster.jobs import log_tail, names, pod_status
-from muster.jobs.job_status import BACKOFF, COMPLETED
+from muster.jobs import error_lines, job_sentences, names, pod_status
+from muster.jobs.job_sentences import replica_in_words, times
+from muster.jobs.job_status import BACKOFF, Ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,28 +30,18 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED
 SUSPENDED, RESTARTING = "SUSPENDED", "RESTARTING"
 STATES = (PENDING, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED)
 
-_SINGLE_ROLES = ("chief", "master", "launcher")
-"""Roles of which a job has one replica: its index says nothing."""
-
-# Patterns are compiled when they are first used: most commands meet no job that failed.
-_BEGINNING = r"\w+ \S+ has failed because "
-_FIRST = r"(?s)(?P<cause>.*?)\.? First: pod (?P<pod>\S+) (?P<ending>.*)"
-_RESTARTING = r"job \S+ is restarting because (?P<cause>.*)"
-_REPLICAS_FAILED = r"\w+ replica\(s\) failed\. First: pod (?P<pod>\S+) (?P<ending>.*)"
-_LIMIT = (
-    r"(?:Job \S+ has failed because )?it has reached the specified backoff limit "
-    r"\(backoffLimit (?P<limit>\d+), (?P<failures>\d+) failures?\)"
-)
-_COUNT = r"(?P<count>\d+) (?P<role>\w+) replica\(s\) failed"
-_REPLICA = r"(?P<role>[a-z]+)-(?P<index>\d+)"
-_MEMBERS_FIT = r"^(\d+ of \d+) (\w+ fit)"
+# Compiled when first used: most commands meet no such job.
 _DELAY = r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? "
+# Of training-operator's jobs, whose status has only sentences.
+_FOREIGN_FAILURE = r"^\w+ \S+ has failed because "
+_FOREIGN_RESTART = r"^job \S+ is restarting because "
 
 _FOR_A_NODE = ("Unschedulable", "SchedulingGated")
 _SAME_CAUSE = 60.0
 """Crashes of several replicas within this time have one cause."""
 _MAX_LINE = 120
 """Characters of a log line in a reason."""
+_MAX_INDEX = 10**9
 
 
 class Crash(msgspec.Struct, frozen=True):
@@ -87,16 +75,20 @@ class JobState(msgspec.Struct, frozen=True):
     succeeded; without times, which change by themselves."""
     next_try: datetime | None = None
     """When a job that restarts is tried again, if that is known."""
+    short_reason: str = ""
+    """Of a failed job: the reason without a line of the log."""
+    last_lines: tuple[str, ...] = ()
+    """Of a failed job, if its log had several."""
+    ending: Ending | None = None
+    """The end of a replica that the reason is about, if the status has it."""
 
 
 def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     true = {row.type: row.message for row in status.conditions if row.status == "True"}
     if "Succeeded" in true:
-        failed = true["Succeeded"].partition(COMPLETED)[2].strip()
-        stopped = status.stopped.message if status.stopped else ""
-        return JobState(SUCCEEDED, f"{failed} {stopped}".strip())
+        return JobState(SUCCEEDED, _unfinished_and_stopped(status))
     if "Failed" in true:
-        return JobState(FAILED, true["Failed"])
+        return _failed(status, true["Failed"])
     if "Suspended" in true:
         return JobState(SUSPENDED, true["Suspended"])
     crashes = {pod.metadata.name: (pod, crash) for pod in pods if (crash := crash_of(pod))}
@@ -104,13 +96,14 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     if waiting_crashes:
         return _crashing(waiting_crashes)
     if status.waiting is not None and status.waiting.reason == BACKOFF:
-        return JobState(RESTARTING, status.waiting.message, status.waiting.until)
+        message, until = status.waiting.message, status.waiting.until
+        return JobState(RESTARTING, message, until, ending=_ending_in(status, message))
     # The Running condition alone is not enough: the operator sets it as soon as one pod that
     # decides the outcome runs, and other pods may still wait for a node.
     waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
     if "Running" in true and not waiting:
         # A program that crashes after some time runs between two crashes.
-        return JobState(RUNNING, _words(list(crashes.values())) or _recreated(status))
+        return JobState(RUNNING, words) if (words := _words([*crashes.values()])) else _ran(status)
     if "Running" in true and (reason := _scaled_up(status, waiting, pods)):
         return JobState(RUNNING, reason)
     reason = _why_pending(waiting, len(pods))
@@ -118,9 +111,36 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     if pods and not waiting and status.waiting and status.waiting.reason in _FOR_A_NODE:
         recorded = ""  # the operator has not seen yet that all pods have nodes
     if "Restarting" in true and not reason:
-        message = _after_preemption(status, recorded) if recorded else true["Restarting"]
-        return JobState(RESTARTING, message)
+        cause = _cause_of_restart(status, true["Restarting"])
+        return JobState(RESTARTING, _after_preemption(status, recorded) if recorded else cause)
     return JobState(PENDING, _after_preemption(status, reason or recorded))
+
+
+def _unfinished_and_stopped(status: JobStatus) -> str:
+    """Which replicas of a job that succeeded had failed, or were stopped."""
+    rows = (status.unfinished, status.stopped)
+    return " ".join(row.message for row in rows if row is not None)
+
+
+def _failed(status: JobStatus, message: str) -> JobState:
+    failure = status.failure
+    if failure is None or status.is_rejected:
+        reason = re.sub(_FOREIGN_FAILURE, "", message, count=1)
+        return JobState(FAILED, reason, short_reason=reason.removesuffix("."))
+    first = failure.first
+    return JobState(
+        FAILED,
+        job_sentences.failure_reason(failure),
+        short_reason=job_sentences.short_reason(failure),
+        last_lines=first.last_lines if first is not None and len(first.last_lines) > 1 else (),
+        ending=first,
+    )
+
+
+def _cause_of_restart(status: JobStatus, message: str) -> str:
+    if status.restart is not None:
+        return job_sentences.restart_reason(status.restart)
+    return re.sub(_FOREIGN_RESTART, "", message, count=1)
 
 
 def _after_preemption(status: JobStatus, reason: str) -> str:
@@ -140,15 +160,16 @@ def _why_pending(waiting: Sequence[Pod], total: int) -> str:
 def _scaled_up(status: JobStatus, waiting: Sequence[Pod], pods: Sequence[Pod]) -> str:
     """Why the new replicas of a job wait that runs on with its former replicas; else empty.
 
-    A replica that was lost and waits again is no new one: it was created for the same size.
+    A replica that was lost and waits again is not new: it was created for the same size.
     """
     running = [pod for pod in pods if pod.status.phase == "Running"]
     sizes = {pod.metadata.annotations.get(names.CLUSTER_SIZE, "") for pod in running}
     new = (pod.metadata.annotations.get(names.CLUSTER_SIZE, "") for pod in waiting)
     if not (status.has_started and running and sizes.isdisjoint(new)):
         return ""
-    reason = re.sub(_MEMBERS_FIT, r"\1 more \2", _why_pending(waiting, len(waiting)))
-    return f"{len(running)} of {len(pods)} run; {reason or f'{len(waiting)} more start'}"
+    reason = _why_pending(waiting, len(waiting))
+    rest = f"the others wait: {reason}" if reason else f"{len(waiting)} more start"
+    return f"{len(running)} of {len(pods)} run; {rest}"
 
 
 def _crashing(crashes: Sequence[tuple[Pod, Crash]]) -> JobState:
@@ -187,32 +208,40 @@ def _shortened(line: str) -> str:
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"
 
 
-def _recreated(status: JobStatus) -> str:
-    """The replica that failed last and was recreated, and how often it failed of late."""
-    rows = {name: row for name, row in status.failures.items() if row.ending}
-    if not rows:
-        return ""
-    name = max(rows, key=lambda name: (rows[name].at, name))
-    row = rows[name]
-    role, _, index = name.rpartition("-")
-    replica = in_words(role, int(index), name)
-    return f"{replica} failed {times(row.count)}; the last time it {row.ending}"
+def _ran(status: JobStatus) -> JobState:
+    """A job that runs, with the replica that failed last and was recreated."""
+    name = _failed_last(status)
+    if not name:
+        return JobState(RUNNING)
+    row = status.failures[name]
+    return JobState(RUNNING, job_sentences.failed_of_late(_named(name), row), ending=row.last)
 
 
-def times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def _failed_last(status: JobStatus) -> str:
+    """The replica that failed last and is to blame, as the status names it; empty if none is."""
+    rows = {name: row for name, row in status.failures.items() if row.last}
+    return max(rows, key=lambda name: (rows[name].at, name), default="")
+
+
+def _ending_in(status: JobStatus, message: str) -> Ending | None:
+    """The end that a message about a backoff tells: the last to be tried may not be the newest."""
+    for name, row in status.failures.items():
+        for with_gang in (False, True):
+            if message == job_sentences.failed_of_late(_named(name), row, with_gang=with_gang):
+                return row.last
+    return None
+
+
+def _named(replica: str) -> str:
+    """A replica that the status names, in words; the name itself if we did not write it."""
+    role, _, index = replica.rpartition("-")
+    number = read_integer(index, most=_MAX_INDEX)
+    return replica if number is None else replica_in_words(role, number, replica)
 
 
 def _replica_in_words(pod: Pod) -> str:
     role = pod.metadata.labels.get(names.ROLE, "")
-    return in_words(role, replica_index(pod), pod.metadata.name)
-
-
-def in_words(role: str, index: int, pod: str) -> str:
-    """`worker 0`, `chief`; the pod's name if it has no role."""
-    if role in _SINGLE_ROLES and not index:
-        return role
-    return f"{role} {index}" if role else pod
+    return replica_in_words(role, replica_index(pod), pod.metadata.name)
 
 
 def replica_index(pod: Pod) -> int:
@@ -260,8 +289,8 @@ def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
         container=row.name,
         restarts=row.restart_count,
         exit_code=end.exit_code,
-        ending=pod_status.container_ending(pod, row.name, end),
-        last_line=log_tail.last_line(pod_status.end_of_log(end)),
+        ending=pod_status.in_words(pod_status.container_ending(pod, row.name, end)),
+        last_line=error_lines.last_line(pod_status.end_of_log(end)),
         waits=waits,
         next_try=shifted(end.finished_at, delay) if waits and end.finished_at and delay else None,
         ended_at=end.finished_at,
@@ -274,55 +303,3 @@ def _delay(message: str) -> float | None:
         return None
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
-
-
-class Failure(msgspec.Struct, frozen=True):
-    reason: str
-    last_lines: tuple[str, ...] = ()
-    pod: str = ""
-    """The pod that failed first; empty if the message names none."""
-
-
-def read_failure(message: str, job: str) -> Failure:
-    """The parts of the message of a failed job of this name, whoever wrote it."""
-    sentence, lines = pod_status.split_failure(message)
-    sentence = re.sub(_BEGINNING, "", sentence, count=1)
-    first = re.fullmatch(_FIRST, sentence)
-    if first is None:
-        return Failure(re.sub(_LIMIT, _used_up, sentence), lines)
-    cause, pod, ending = first.groups()
-    cause, replica = re.sub(_LIMIT, _used_up, cause), _replica(pod, job)
-    counted = re.fullmatch(_COUNT, cause)
-    if counted is None:
-        return Failure(f"{cause}; {replica} {ending}", lines, pod)
-    if counted["count"] == "1":
-        return Failure(f"{replica} {ending}", lines, pod)
-    roles = f"{counted['role'].lower()}s"
-    return Failure(f"{counted['count']} {roles} failed; the first, {replica}, {ending}", lines, pod)
-
-
-def read_restart(message: str, job: str) -> str:
-    """The cause in the message of a job of this name that restarts, as a person reads it.
-
-    The state says already that it restarts, and the first replica that failed says that some have.
-    """
-    restarting = re.fullmatch(_RESTARTING, message)
-    if restarting is None:
-        return message
-    cause = restarting["cause"]
-    failed = re.fullmatch(_REPLICAS_FAILED, cause)
-    return f"{_replica(failed['pod'], job)} {failed['ending']}" if failed else cause
-
-
-def _used_up(match: re.Match[str]) -> str:
-    often = times(int(match["failures"]))
-    return f"it failed {often}, the limit --retry={match['limit']} (backoffLimit) is used up"
-
-
-def _replica(pod: str, job: str) -> str:
-    """`worker 1`; the name of a pod whose name does not tell."""
-    rest = pod.removeprefix(f"{job}-")
-    if rest.startswith("launcher-"):
-        return "launcher"
-    replica = re.fullmatch(_REPLICA, rest)
-    return in_words(replica["role"], int(replica["index"]), pod) if replica else f"pod {pod}"

@@ -23,8 +23,6 @@ from kubekit.objects.meta import Raw, merge_patch
 FINAL = ("Succeeded", "Failed")
 BACKOFF = "BackOff"
 """The reason of a job that waits before it recreates replicas that failed."""
-COMPLETED = "successfully completed."
-"""Ends the first sentence of a succeeded job's message; replicas that had failed follow."""
 INVALID_SPEC = "InvalidSpec"
 """The reason of a job that failed for its manifest, and the condition of a job that runs on."""
 
@@ -73,14 +71,65 @@ class ReplicaStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an autoscaler finds the pods of the role."""
 
 
+class Ending(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """How a container of a replica's pod ended, or the pod itself."""
+
+    pod: str
+    role: str = ""
+    """In lower case (`worker`); empty if the pod is not a replica."""
+    index: int = 0
+    container: str = ""
+    """Only if the pod has several."""
+    reason: str = ""
+    """A node's word (`OOMKilled`, `Evicted`); empty if the exit code says all."""
+    exit_code: int | None = None
+    """None if the pod itself ended."""
+    signal: int = 0
+    memory_limit: str = ""
+    """Of a container that exceeded it."""
+    last_lines: tuple[str, ...] = ()
+    """Of its log, or the pod's message."""
+
+
+class JobFailure(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Why a job failed."""
+
+    code: str
+    """`ReplicasFailed`, `NoneSucceeded`, or the limit: `BackoffLimitExceeded`, `DeadlineExceeded`,
+    `StartingDeadlineExceeded`."""
+    first: Ending | None = None
+    """The pod that failed first, if one is to blame."""
+    role: str = ""
+    count: int = 0
+    """How many replicas of the role failed."""
+    limit: str = ""
+    """The number that was exceeded."""
+    failures: int = 0
+    """How often the job failed before it exceeded the limit."""
+
+
+class JobRestart(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Why a job restarts."""
+
+    code: str
+    """`ReplicasFailed`, `Interrupted`, `Preempted`, `WorkerDeleted`, `ReplicaGone`,
+    `RestartedInPlace` or `NoneRuns`."""
+    first: Ending | None = None
+    """The first pod that failed, was interrupted or is gone."""
+    count: int = 0
+    """How many pods are recreated for that reason."""
+    preempted: str = ""
+    """By whom (`preempted by …`)."""
+
+
 class ReplicaFailures(msgspec.Struct, frozen=True, omit_defaults=True):
     """How often one replica has failed of late, for its backoff."""
 
     count: int
     at: Time
     """When it failed last."""
-    ending: str = ""
-    """How it failed last (`exited with code 1`); empty if another replica of its gang did."""
+    last: Ending | None = None
+    """How it failed last; None if another replica of its gang did."""
 
     def __post_init__(self) -> None:
         _check_time(self.at)
@@ -118,6 +167,15 @@ class StoppedPods(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def total(self) -> int:
         return self.count or len(self.names)
+
+
+class UnfinishedReplicas(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Replicas that had failed or still restarted when their job succeeded."""
+
+    names: tuple[str, ...]
+    """Of their pods; the first, if there are many."""
+    message: str
+    """A sentence about the first, and how many others there are."""
 
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -163,8 +221,13 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     """Restarts of a replica before its present pod, by role and index (`worker-0`)."""
     failed_attempt: FailedAttempt | None = None
     """Of a failed job, if an attempt at a container is to blame."""
+    failure: JobFailure | None = None
+    """Of a failed job."""
+    restart: JobRestart | None = None
+    """Of a job that restarts."""
     stopped: StoppedPods | None = None
-    """Of a succeeded job."""
+    unfinished: UnfinishedReplicas | None = None
+    """Both of a succeeded job."""
     unstarted: int = 0
     """The restarts that are counted in `restarts`, but that the end of the job prevented."""
     # For clients of v1alpha1:
@@ -219,6 +282,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
         return replace(
             self,
             waiting=None,
+            restart=None,
             preempted="",
             replaced_uids=(),
             failures={},
@@ -276,7 +340,7 @@ def _converts(value: object, type_: Any) -> bool:
 def status_change(before: JobStatus, after: JobStatus) -> Raw:
     """The merge patch of the status that makes `after` of `before`.
 
-    It compares the encoded forms, so that a time in another notation is no change.
+    It compares the encoded forms, so that a time in another notation is not a change.
     """
     return {} if before == after else merge_patch(_encode(before), _encode(after))
 

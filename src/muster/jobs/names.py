@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import SUFFIX_LETTERS
+from muster.contract.job_fields import InvalidJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

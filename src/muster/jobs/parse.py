@@ -5,6 +5,9 @@ with roles in any letter case; policies directly under spec or inside `runPolicy
 wins); an MPIJob with a single template. The form is recognised by its fields and never by
 apiVersion, which the API server rewrites.
 
+Of pod templates, only fields that Muster reads or adds to are checked. The API server checks the
+others when the pod is created, and its message then appears in the job's status.
+
 Promise: `parse_job` returns a Job that can be acted on, or raises InvalidJob with the path of the
 field and what to write instead. It never changes its argument.
 """
@@ -15,18 +18,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.meta import Key, Raw, read_timestamp
 from muster.contract import job_fields
-from muster.jobs import fields, names, pod_template, run_policy
-from muster.jobs.fields import Section
+from muster.contract.job_fields import InvalidJob
+from muster.contract.job_kinds import JOB_KIND_BY_NAME, JobKind
+from muster.jobs import field_reader, names, run_policy
+from muster.jobs.field_reader import Section
 from muster.jobs.frameworks import mpi_spec, pytorch_spec
 from muster.jobs.job import Job, ReplicaSpec, RunPolicy
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
 from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from muster.contract.job_kinds import JobKind
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
 SUCCESS_POLICIES = ("AllWorkers",)
@@ -34,6 +39,10 @@ SUCCESS_POLICY_HINT = "write AllWorkers or leave it out"
 _REPLICA = (*job_fields.ROLE, *job_fields.ARRAY_ROLE)
 MAX_REPLICAS = 10_000
 """Replicas of one job: every pod lists all others, and a typo must not cost other jobs."""
+_WrittenRole = tuple[str, Section]
+"""A role as written, and its body."""
+_LISTS = ("volumes", "initContainers", "tolerations")
+_TEXTS = ("schedulerName", "priorityClassName", "serviceAccountName", "serviceAccount")
 
 
 def parse_job(raw: Raw) -> Job:
@@ -45,7 +54,7 @@ def parse_job(raw: Raw) -> Job:
             "kind", f"{kind!r} is not a job", hint=f"use one of {', '.join(JOB_KIND_BY_NAME)}"
         )
     spec = Section(raw.get("spec"), "spec")
-    fields.check_fields(kind, spec)
+    field_reader.check_fields(kind, spec)
     array = spec.lookup("replicaSpecs")
     single = _has_single_template(kind, spec)
     if array is not None and kind == "TFJob":
@@ -69,10 +78,6 @@ def parse_job(raw: Raw) -> Job:
     if kind == "PyTorchJob":
         job = replace(job, warnings=(*job.warnings, *pytorch_spec.check(job)))
     return job
-
-
-_WrittenRole = tuple[str, Section]
-"""A role as written, and its body."""
 
 
 def is_first_version(kind: str, spec: Section) -> bool:
@@ -145,8 +150,8 @@ def _replica(
     warnings: list[tuple[str, str]],
 ) -> ReplicaSpec:
     count, template = body.integer("replicas", 1), body.section("template")
-    pod_template.check(template)
-    container = pod_template.main_container(job_kind, template, warnings)
+    _check_template(template)
+    container = _main_container(job_kind, template, warnings)
     restart = body.choice("restartPolicy", RESTART_POLICIES)
     inner = template.section("spec").text("restartPolicy")
     if honour_template:
@@ -159,7 +164,7 @@ def _replica(
             f"Write it as {body.path}.restartPolicy"
         )
         warnings.append(("SetPodTemplateRestartPolicy", message))
-    port = body.integer("tfPort", most=65535) or pod_template.port(job_kind, container)
+    port = body.integer("tfPort", most=65535) or _port(job_kind, container)
     name = container.text("name")
     return ReplicaSpec(role, count, template.raw, restart, port, name, body.path)
 
@@ -265,3 +270,74 @@ def _check(job: Job) -> None:
     if job.replica_spec("Launcher"):
         derived.append(names.launcher_example(job.name))
     names.check(job.name, derived)
+
+
+def _check_template(template: Section) -> None:
+    """Raise InvalidJob if a field of the template has the wrong type."""
+    meta, spec = template.section("metadata"), template.section("spec")
+    for field in ("labels", "annotations"):
+        meta.texts(field)
+    meta.sequence("finalizers")
+    for field in _LISTS:
+        spec.sections(field)
+    for field in _TEXTS:
+        spec.text(field)
+    spec.boolean("hostNetwork")
+    spec.section("affinity")
+    for container in spec.sections("containers"):
+        _check_container(container)
+
+
+def _check_container(container: Section) -> None:
+    for field in ("env", "volumeMounts"):
+        for row in container.sections(field):
+            row.text("name")
+    for port in container.sections("ports"):
+        for field in ("name", "protocol"):
+            port.text(field)
+        if not 0 < port.integer("containerPort") < 65536:
+            raise port.error("containerPort", "is not a port", "write 1 to 65535")
+    resources = container.section("resources")
+    for field in ("limits", "requests"):
+        amounts = resources.section(field)
+        for name, amount in amounts.raw.items():
+            if isinstance(amount, bool) or not isinstance(amount, str | int | float):
+                raise amounts.error(name, "is not an amount", 'write a number like "500m"')
+
+
+def _main_container(
+    job_kind: JobKind, template: Section, warnings: list[tuple[str, str]]
+) -> Section:
+    """The container that trains; every container must have a name and an image."""
+    spec = template.section("spec")
+    containers = spec.sections("containers")
+    if not containers:
+        hint = f"add a container named {job_kind.container!r}"
+        raise spec.error("containers", "is empty", hint)
+    for container in containers:
+        if not container.text("name"):
+            raise container.error("name", "is missing", f"write {job_kind.container!r}")
+        if not container.text("image"):
+            raise container.error("image", "is missing", "name an image")
+    names = [container.text("name") for container in containers]
+    if job_kind.container in names:
+        return containers[names.index(job_kind.container)]
+    if not job_kind.port:  # an MPIJob, whose container may have any name
+        return containers[0]
+    if len(names) > 1:
+        raise spec.error(
+            "containers",
+            f"none of {', '.join(names)} is named {job_kind.container!r}",
+            f"name the container that trains {job_kind.container!r}",
+        )
+    message = f"{containers[0].path} is named {names[0]!r}; it is taken as {job_kind.container!r}"
+    warnings.append(("UnusualContainerName", message))
+    return containers[0]
+
+
+def _port(job_kind: JobKind, container: Section) -> int:
+    """The port on which other replicas reach the container that trains."""
+    for row in container.sections("ports"):
+        if row.text("name") == job_kind.port_name:
+            return row.integer("containerPort")
+    return job_kind.port

@@ -1,6 +1,6 @@
-"""How a pod failed, in words.
+"""How a pod ended: read from its status into fields, and put in words.
 
-`failure` gives the end of a sentence (`exited with code 1`, `was OOMKilled`, `could not start: …`),
+The words are the end of a sentence (`exited with code 1`, `was OOMKilled`, `could not start: …`),
 the same in a job's message and in tables.
 """
 
@@ -9,55 +9,113 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.conditions import PREEMPTION, preemption_in_words
 from kubekit.objects.meta import find_condition
-from muster.jobs import log_tail
+from muster.jobs import error_lines, names
+from muster.jobs.job_status import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kubekit.objects.core import ContainerTerminated, Pod, Quantity
-
+    from kubekit.objects.core import ContainerTerminated, Pod
 
 _PLAIN_REASONS = ("", "Error", "Completed")
 """Reasons of containers that say no more than the exit code."""
-MAX_LINES = 10
-"""Lines at the end of a log that explain a failure."""
-LAST_LINES = " Its last lines:\n"
-"""Separates the sentence from the end of the log in the message of a failed job."""
+_NEVER_RAN = ("StartError", "ContainerCannotRun")
+"""Reasons of containers whose exit code means nothing."""
+_OUT_OF_MEMORY = "OOMKilled"
 _MIN_MEMORY = 1 << 20
 """Bytes with which a program may possibly start."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-def failure(pod: Pod) -> str:
-    """How this pod failed, as the rest of a sentence that begins with its name."""
-    cause = _failed_container(pod)
-    if cause is None:
-        return _pod_failure(pod)
-    message = log_tail.last_line(end_of_log(cause[1]))
-    return (
-        f"{container_ending(pod, *cause)}: {message}" if message else container_ending(pod, *cause)
-    )
-
-
-def failure_with_lines(pod: Pod) -> str:
-    """`failure` as a whole sentence, followed by the last lines of the log if there are several.
+def ending_of(pod: Pod) -> Ending:
+    """How this pod failed.
 
     `terminationMessagePolicy: FallbackToLogsOnError` makes the end of the log the message.
     """
     cause = _failed_container(pod)
-    lines = log_tail.last_lines(end_of_log(cause[1]), MAX_LINES) if cause else []
-    if cause is None or len(lines) < 2:
-        return sentence(failure(pod))
-    text = "\n".join(lines)
-    return f"{container_ending(pod, *cause)}.{LAST_LINES}{text}"
+    if cause is not None:
+        return container_ending(pod, *cause)
+    return _ending(pod, pod.status.reason, pod.status.message)
 
 
-def end_of_log(end: ContainerTerminated) -> str:
-    """The message of a container that ended; empty if the log itself has to be read."""
-    return "" if log_tail.has_lost_the_error(end.message) else end.message
+def container_ending(pod: Pod, name: str, end: ContainerTerminated) -> Ending:
+    """How a container of this pod ended."""
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    reason = "" if end.reason in _PLAIN_REASONS else end.reason
+    limits = (row.resources.limits.get("memory") for row in containers if row.name == name)
+    limit = next(limits, None) if reason == _OUT_OF_MEMORY else None
+    return replace(
+        _ending(pod, reason, ""),
+        container=name if len(containers) > 1 else "",
+        exit_code=end.exit_code,
+        signal=end.signal or 0,
+        memory_limit="" if limit is None else str(limit),
+        last_lines=tuple(error_lines.last_lines(end_of_log(end))),
+    )
+
+
+def interruption_of(pod: Pod) -> Ending:
+    """How the cluster ended this pod."""
+    notice = find_condition(pod.status.conditions, "DisruptionTarget")
+    reason = pod.status.reason or (notice.reason if notice is not None else "")
+    return _ending(pod, reason, pod.status.message or (notice.message if notice else ""))
+
+
+def _ending(pod: Pod, reason: str, message: str) -> Ending:
+    role, index = pod.metadata.labels.get(names.ROLE, ""), names.replica_index(pod.metadata.labels)
+    line = error_lines.last_line(message)
+    lines = (line,) if line else ()
+    return Ending(pod.metadata.name, role, max(index, 0), reason=reason, last_lines=lines)
+
+
+def brief(ending: Ending) -> Ending:
+    """The ending with one line of its log, for a status that has one of each replica."""
+    return replace(ending, last_lines=tuple(filter(None, [error_line(ending)])))
+
+
+def error_line(ending: Ending) -> str:
+    """The line of its log that names the error best; empty if it has none."""
+    return error_lines.telling_line(ending.last_lines)
+
+
+def in_words(ending: Ending) -> str:
+    """The end of a sentence that begins with the name of the replica, without a line of its log."""
+    if ending.exit_code is None:
+        return ending.reason or "failed"
+    if ending.reason in _NEVER_RAN:
+        text = "could not start"
+    elif ending.reason == _OUT_OF_MEMORY:
+        text = f"was OOMKilled (exit code {ending.exit_code})"
+        if ending.memory_limit:
+            text += f" at its memory limit of {_memory(ending.memory_limit)}"
+    else:
+        text = f"exited with code {ending.exit_code}{_signal_name(ending.exit_code - 128)}"
+        if ending.signal:
+            text = f"was killed by signal {ending.signal}{_signal_name(ending.signal)}"
+        text += f" ({ending.reason})" if ending.reason else ""
+    return f"{text} (container {ending.container})" if ending.container else text
+
+
+def with_line(ending: Ending) -> str:
+    """`in_words`, and the line of its log that names the error best."""
+    line = error_line(ending)
+    return f"{in_words(ending)}: {line}" if line else in_words(ending)
+
+
+def interruption_in_words(ending: Ending) -> str:
+    """How the cluster ended a pod, as the end of a sentence that begins with its name."""
+    text = "was interrupted" + (f" ({ending.reason})" if ending.reason else "")
+    return f"{text}: {ending.last_lines[0]}" if ending.last_lines else text
+
+
+def failure(pod: Pod) -> str:
+    """How this pod failed, as the end of a sentence that begins with its name."""
+    return with_line(ending_of(pod))
 
 
 def preemption(pod: Pod) -> str:
@@ -68,20 +126,9 @@ def preemption(pod: Pod) -> str:
     return preemption_in_words(notice.message)
 
 
-def interruption(pod: Pod) -> str:
-    """How the cluster ended this pod, as the rest of a sentence that begins with its name."""
-    if words := preemption(pod):
-        return f"was {words}"
-    notice = find_condition(pod.status.conditions, "DisruptionTarget")
-    reason = pod.status.reason or (notice.reason if notice is not None else "")
-    message = pod.status.message or (notice.message if notice is not None else "")
-    text = "was interrupted" + (f" ({reason})" if reason else "")
-    return f"{text}: {log_tail.last_line(message)}" if message else text
-
-
-def sentence(text: str) -> str:
-    """The text with a full stop, unless the message that it quotes has one."""
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+def end_of_log(end: ContainerTerminated) -> str:
+    """The message of a container that ended; empty if the log itself has to be read."""
+    return "" if error_lines.has_lost_the_error(end.message) else end.message
 
 
 def failed_attempt(pod: Pod) -> tuple[str, int] | None:
@@ -94,41 +141,6 @@ def failed_attempt(pod: Pod) -> tuple[str, int] | None:
     # A container that runs again, or is about to, is one attempt further.
     further = row.state.terminated is None and not row.waits_for_restart
     return row.name, max(0, row.restart_count - further)
-
-
-def split_failure(message: str) -> tuple[str, tuple[str, ...]]:
-    """The message of a failed job in one sentence, with the line that names the error best, and
-    all its last lines.
-    """
-    sentence, _, text = message.partition(LAST_LINES)
-    lines = tuple(text.split("\n")) if text else ()
-    error = log_tail.telling_line(lines)
-    return (f"{sentence.removesuffix('.')}: {error}" if lines else sentence), lines
-
-
-def _failed_container(pod: Pod) -> tuple[str, ContainerTerminated] | None:
-    """The container whose end explains the pod's failure; None if the pod's own reason does."""
-    # Evicted, OutOfcpu and the like: the pod's reason explains why its containers were killed.
-    return next(_ends(pod), None) if pod.status.reason in _PLAIN_REASONS else None
-
-
-def container_ending(pod: Pod, name: str, end: ContainerTerminated) -> str:
-    """How a container ended, as the rest of a sentence that begins with the pod's name."""
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
-    ending = _container_ending(end)
-    if end.reason == "OOMKilled":
-        limits = (row.resources.limits.get("memory") for row in containers if row.name == name)
-        limit = next(limits, None)
-        ending += f" at its memory limit of {_memory(limit)}" if limit else ""
-    return f"{ending} (container {name})" if len(containers) > 1 else ending
-
-
-def _memory(limit: Quantity) -> str:
-    """An amount of memory; a small number without a unit is a mistake."""
-    number = read_integer(str(limit), most=_MIN_MEMORY - 1)
-    if number is None:
-        return str(limit)
-    return f"{limit} byte{'' if str(limit) == '1' else 's'}; write a unit, such as {limit}Mi"
 
 
 def any_running(pods: Iterable[Pod]) -> bool:
@@ -150,6 +162,12 @@ def _when(pod: Pod) -> datetime:
     return min(times, default=_LAST)
 
 
+def _failed_container(pod: Pod) -> tuple[str, ContainerTerminated] | None:
+    """The container whose end explains the pod's failure; None if the pod's own reason does."""
+    # Evicted, OutOfcpu and the like: the pod's reason explains why its containers were killed.
+    return next(_ends(pod), None) if pod.status.reason in _PLAIN_REASONS else None
+
+
 def _ends(pod: Pod) -> Iterator[tuple[str, ContainerTerminated]]:
     """The failed ends of its containers; ends before a restart come last."""
     rows = pod.status.all_container_statuses
@@ -163,27 +181,14 @@ def _unsuccessful(end: ContainerTerminated) -> bool:
     return end.exit_code != 0 or bool(end.signal) or end.reason not in _PLAIN_REASONS
 
 
-def _pod_failure(pod: Pod) -> str:
-    reason, message = pod.status.reason or "failed", log_tail.last_line(pod.status.message)
-    return f"{reason}: {message}" if message else reason
+def _memory(limit: str) -> str:
+    """An amount of memory; a small number without a unit is a mistake."""
+    if read_integer(limit, most=_MIN_MEMORY - 1) is None:
+        return limit
+    return f"{limit} byte{'' if limit == '1' else 's'}; write a unit, such as {limit}Mi"
 
 
-def _container_ending(end: ContainerTerminated) -> str:
-    """How a container ended; a container that never ran has no meaningful exit code."""
-    if end.reason in ("StartError", "ContainerCannotRun"):
-        return "could not start"
-    if end.signal:
-        ending = f"was killed by signal {end.signal}{_named(end.signal)}"
-    else:
-        ending = f"exited with code {end.exit_code}{_named(end.exit_code - 128)}"
-    if end.reason == "OOMKilled":
-        ending = f"was OOMKilled (exit code {end.exit_code})"
-    elif end.reason not in _PLAIN_REASONS:
-        ending = f"{ending} ({end.reason})"
-    return ending
-
-
-def _named(number: int) -> str:
+def _signal_name(number: int) -> str:
     """The name of the signal with this number, if there is one."""
     import signal  # slow to import
 

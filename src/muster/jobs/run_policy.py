@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubekit.errors import InvalidQuantity
-from kubekit.objects.quantity import MAX_INT64, parse_amount
+from kubekit.objects.quantity import MAX_INT64, InvalidQuantity, parse_amount
 from muster.jobs.job import RunPolicy, SchedulingPolicy
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
-    from muster.jobs.fields import Section
+    from muster.jobs.field_reader import Section
 
 CLEAN_POD_POLICIES = ("All", "Running", "None")
 
@@ -63,7 +62,7 @@ def _scheduling(policy: Section) -> SchedulingPolicy:
 def _amounts(resources: Section) -> Raw:
     for name, amount in resources.raw.items():
         try:
-            # In Python, True is an int; as text it is no quantity.
+            # In Python, True is an int; as text it is not a quantity.
             is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
             parse_amount(name, amount if is_number else str(amount))
         except InvalidQuantity as error:

@@ -1,6 +1,6 @@
 """Fields of a job manifest that nothing reads: typos, most of the time.
 
-They are accepted and stored, because versions differ and other tools keep fields of their own in a
+They are accepted and stored, because versions differ and other tools keep their own fields in a
 job. But `replica: 2` then means one replica, so the user is warned: by `arena submit -f`, `apply`
 and `create`, by the local API server, and on every cluster by an event of the operator.
 
@@ -14,10 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubekit import schemas
-from kubekit.errors import InvalidJob
 from kubekit.schemas import Schema
-from muster.contract.job_fields import SPEC_FIELDS
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_fields import SPEC_FIELDS, InvalidJob
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +82,7 @@ def find_unknown_value(job: Raw) -> str:
 
     The server stores it and the operator rejects it, which a user would see only later.
     """
-    from muster.jobs.fields import UnknownValue
+    from muster.jobs.field_reader import UnknownValue
     from muster.jobs.parse import parse_job
 
     try:

@@ -17,23 +17,25 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from kubekit.errors import MissingReference, MusterError, NotFound, describe
+from kubekit.errors import MusterError, describe
 from kubekit.objects.kinds import CONFIG_MAPS, decoder_of
 from kubekit.objects.meta import Key
+from kubekit.request_errors import ApiError, NotFound, Unreachable
 from kubekit.telemetry import unexpected_errors
-from kubekit.telemetry.log_bounds import RepeatedLine
+from kubekit.telemetry.unexpected_errors import RepeatedLine
 from muster.contract import exported_models
 from muster.contract.exported_models import (
     MODEL_DIR,
+    MODEL_NAME,
+    Maker,
     Model,
     Version,
 )
-from muster.models import location, version_reader
-from muster.models.location import Location
+from muster.models import version_reader
 from muster.models.version_reader import Look
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kubekit.client.client import Client
-    from muster.models.location import ExportingPod, PodChange, PodFolders
+    from kubekit.objects.meta import ObjectMeta
 
 
 log = logging.getLogger(__name__)
@@ -55,7 +57,7 @@ _LIGHT = 0.01
 """Seconds of processor time of a look. Directories that cost more share a twentieth of a processor
 among themselves and do not delay the others."""
 _IDLE_ROUNDS = 15
-"""Every so many rounds, the directories of ended jobs are checked for deletions."""
+"""After this many rounds, the directories of ended jobs are checked for deletions."""
 
 
 class ModelWatcher:
@@ -75,7 +77,7 @@ class ModelWatcher:
 
     def _pod_changed(self, change: PodChange) -> None:
         pod = change.current
-        if not location.model_directory(pod):
+        if not model_directory(pod):
             return
         uid = pod.metadata.uid
         if uid not in self._of_pod:
@@ -143,15 +145,15 @@ class ModelWatcher:
     async def _add(self, pod: ExportingPod) -> bool:
         """Begin to watch the directory of a pod; False to try again later."""
         try:
-            found = await self._folders.locate(pod, location.model_directory(pod))
-        except MissingReference as error:
-            self._folders.report(pod, "ModelDirNotSeen", f"{MODEL_DIR}: {error}")
-            return True
-        except MusterError as error:
+            found = await self._folders.locate(pod, model_directory(pod))
+        except (ApiError, Unreachable) as error:
             log.warning("the models of pod %s are not listed: %s", pod.metadata.key, error)
             return False
+        except MusterError as error:
+            self._folders.report(pod, "ModelDirNotSeen", f"{MODEL_DIR}: {error}")
+            return True
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, for example
-            message = f"{location.model_directory(pod)[:200]}: {describe(error)}"
+            message = f"{model_directory(pod)[:200]}: {describe(error)}"
             self._folders.report(pod, "ModelDirNotSeen", message)
             return True
         if found is not None:
@@ -159,16 +161,16 @@ class ModelWatcher:
         return found is not None
 
     def _watch(self, pod: ExportingPod, place: Location) -> None:
-        job = location.maker(pod)
+        job = maker(pod)
         key = Key(pod.metadata.namespace, exported_models.config_map_name(job.kind, job.name))
         model = self._models.get(key)
         if model is None or model.place != place:
             model = self._models[key] = WatchedModel(key, place, Model())
         model.model = msgspec.structs.replace(
             model.model,
-            name=location.model_name(pod),
+            name=model_name(pod),
             job=job,
-            directory=location.model_directory(pod),
+            directory=model_directory(pod),
         )
         model.looks_left = LAST_LOOKS
         if not pod.finished:
@@ -342,3 +344,64 @@ class ModelFile:
         draft = self._path.with_name(f".{self._path.name}")
         draft.write_text(text, encoding="utf-8")
         draft.replace(self._path)
+
+
+class Location(NamedTuple):
+    """A directory of this machine: the volume's own, and the path below it."""
+
+    top: str
+    path: str
+    is_of_pod: bool = False
+    """Whether the volume is in the pod's folder, which other pods do not see."""
+
+
+class ExportingPod(Protocol):
+    """A pod of a node that lets us look at the files of its pods."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def finished(self) -> bool: ...
+
+
+class PodChange(Protocol):
+    @property
+    def new(self) -> ExportingPod | None: ...
+    @property
+    def current(self) -> ExportingPod: ...
+
+
+class PodFolders(Protocol):
+    """The files of the pods of a node."""
+
+    def subscribe(self, on_change: Callable[[PodChange], None], /) -> None:
+        """Tell of every change of a pod."""
+
+    async def locate(self, pod: Any, directory: str, /) -> tuple[str, str, bool] | None:
+        """The Location of a directory of the pod; None if that is not known yet.
+
+        An error that is not of a request says why it is nowhere.
+        """
+
+    def is_hidden(self, path: str, /) -> bool:
+        """Whether pods must not see this path."""
+
+    def report(self, pod: Any, reason: str, message: str, /) -> None:
+        """Record a warning about the pod, once for all pods of its owner."""
+
+
+def model_directory(pod: ExportingPod) -> str:
+    """The directory that the pod's annotation names; empty without one."""
+    return pod.metadata.annotations.get(MODEL_DIR, "")
+
+
+def maker(pod: ExportingPod) -> Maker:
+    """The job of the pod."""
+    owner = pod.metadata.controller
+    if owner is None:
+        return Maker("v1", "Pod", pod.metadata.name, pod.metadata.uid)
+    return Maker(owner.api_version, owner.kind, owner.name, owner.uid)
+
+
+def model_name(pod: ExportingPod) -> str:
+    return pod.metadata.labels.get(MODEL_NAME) or maker(pod).name

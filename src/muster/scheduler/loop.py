@@ -5,6 +5,9 @@ No polling: it sleeps until a watch event wakes it or the timer of a gang is due
 Promise: gangs are considered one at a time, first in line first, and binds of earlier decisions
 are in flight while later ones are made. An error in the decision about one gang leaves that gang
 waiting, and no other.
+
+Kept apart because it needs no client and no clock: tests and benchmarks run it on a cluster in
+memory, without the daemon around it.
 """
 
 from __future__ import annotations
@@ -13,11 +16,19 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from muster.scheduler import isolated_errors, metrics
+from kubekit.telemetry.metrics import counter, histogram
+from muster.scheduler import isolated_errors
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
-from muster.scheduler.decisions.decide import consider
-from muster.scheduler.decisions.decision import RELEASED, Action, Bind, Delete, Provision, Report
-from muster.scheduler.decisions.gang_errors import park_after_error
+from muster.scheduler.decisions.decision import (
+    RELEASED,
+    Action,
+    Bind,
+    Delete,
+    Provision,
+    Report,
+    apply,
+)
+from muster.scheduler.decisions.gang_decision import consider, known
 from muster.scheduler.effects.binder import BindOutcome, BindResult
 
 if TYPE_CHECKING:
@@ -28,7 +39,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BINDS = {outcome: metrics.BINDS.labels(outcome.value) for outcome in BindOutcome}
+DECISION_SECONDS = histogram("decision_seconds", "Time to decide about one gang")
+BIND_SECONDS = histogram("bind_seconds", "Time from a plan to a bind that is settled")
+PODS_PLANNED = counter("pods_planned_total", "Pods given a node by a plan")
+BINDS = counter("binds_total", "Binds that were settled", "outcome")
+DELETED = counter("pods_deleted_total", "Members deleted", "reason")
+REPAIRS = counter(
+    "repairs_total", "Gangs that lacked members and were mended or released", "outcome"
+)
+_BINDS = {outcome: BINDS.labels(outcome.value) for outcome in BindOutcome}
 GANGS_AT_A_TIME = 16
 """Decisions without binds between two turns of the event loop; binds are sent at once."""
 
@@ -63,7 +82,7 @@ class Loop:
         """Take over the result of a bind; a failed one makes its gang due."""
         binding, outcome = result.binding, result.outcome
         key, pod = binding.bind.gang, binding.pod
-        metrics.BIND_SECONDS.observe(self._clock() - binding.bind.at)
+        BIND_SECONDS.observe(self._clock() - binding.bind.at)
         _BINDS[outcome].inc()
         if outcome is BindOutcome.BOUND:
             return
@@ -108,11 +127,13 @@ class Loop:
 
     def _decide(self, key: GangKey) -> tuple[Action, ...]:
         try:
-            with metrics.DECISION_SECONDS.time():
+            with DECISION_SECONDS.time():
                 return consider(self.state, key, self._clock()).actions
         except Exception as error:  # noqa: BLE001 - one gang must not end the scheduler of all
             isolated_errors.survived("decision", key, error)
-            return park_after_error(self.state, key, self._clock(), error)
+            decision = isolated_errors.after_error(known(self.state, self._clock()), key, error)
+            apply(self.state, decision)
+            return decision.actions
 
     async def _sleep(self) -> None:
         timer = self.state.line.next_timer()
@@ -126,14 +147,14 @@ class Loop:
 
     def _do(self, action: Action) -> None:
         if isinstance(action, Bind):
-            metrics.PODS_PLANNED.inc(len(action.pairs))
+            PODS_PLANNED.inc(len(action.pairs))
             if action.mends:
-                metrics.REPAIRS.labels("mended").inc()
+                REPAIRS.labels("mended").inc()
             self._effects.bind(action)
         elif isinstance(action, Delete):
-            metrics.DELETED.labels(action.reason).inc(len(action.pods))
+            DELETED.labels(action.reason).inc(len(action.pods))
             if action.reason == RELEASED:
-                metrics.REPAIRS.labels("released").inc()
+                REPAIRS.labels("released").inc()
             self._effects.delete(action)
         elif isinstance(action, Provision):
             self._effects.provision(action)

@@ -1,6 +1,6 @@
 """The leases by which a Muster scheduler says which names it answers to.
 
-It holds a lease for each name, also without leader election. A scheduler does not start beside a
+It holds a lease for each name, with or without leader election. A scheduler does not start beside a
 live lease of its name, unless it is forced or in shadow mode. If its own leases cannot be renewed,
 it logs that once and runs on.
 """
@@ -15,10 +15,11 @@ import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubekit.errors import Conflict, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.kinds import LEASES
 from kubekit.objects.meta import Key, timestamp
+from kubekit.request_errors import Conflict, NotFound
 from muster.contract.other_schedulers import ELECTED, LEASE_FIELD_SELECTOR, find_others
 from muster.contract.scheduler_rights import name_lease
 

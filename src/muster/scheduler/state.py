@@ -1,7 +1,8 @@
 """Everything the scheduler knows, kept current by watch events; no await, no client, no clock.
 
 `State` joins the snapshot (room), the gang index (membership), the records of gangs and the line.
-Decisions are recorded here at once, so that the next gang's decision builds on them.
+Watch events change it, and decisions once they are applied (`decisions.decision`); a decision
+itself changes nothing of it but caches.
 
 Promise: when a member leaves its room and its gang still needs it, the room passes to a hold
 within the same call, so there is no moment in which another gang could take it.
@@ -11,16 +12,26 @@ from __future__ import annotations
 
 import math
 import sys
-from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from muster.contract.gang import GangKey
 from muster.contract.gang_dialects import is_protected
-from muster.scheduler.cluster.nodes import is_schedulable, scheduling_fields
+from muster.scheduler.cluster.domains import NodeDomains
+from muster.scheduler.cluster.nodes import NodeTable, is_schedulable, scheduling_fields
+from muster.scheduler.cluster.pod_counts import PodCounts
 from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
+from muster.scheduler.cluster.volumes import Volumes
 from muster.scheduler.gangs import holds, phase
 from muster.scheduler.gangs.gang_index import Gang, GangIndex
-from muster.scheduler.gangs.members import Members, find_missing, pod_seen, sort_members
+from muster.scheduler.gangs.members import (
+    Members,
+    Missing,
+    count_succeeded,
+    find_missing,
+    members_of,
+    pod_seen,
+)
 from muster.scheduler.gangs.phase import GangRecord
 from muster.scheduler.gangs.waiting_line import (
     END_OF_TIME,
@@ -30,23 +41,26 @@ from muster.scheduler.gangs.waiting_line import (
     Parked,
     Rest,
     Wake,
+    position,
     woken,
 )
 from muster.scheduler.placement.failed_demand_cache import KnownFailures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kubekit.objects.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
     from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import HasMetadata, Key
     from muster.contract.pod_groups import HyperNode
     from muster.scheduler.cluster.pod_class import PodClass
+    from muster.scheduler.cluster.snapshot import Hold
     from muster.scheduler.placement.demand import Demand
     from muster.scheduler.settings import Settings
 
 
 NO_GANG = GangKey("", "", "")
+NEW_RECORD = GangRecord()
 
 
 class State:
@@ -79,7 +93,6 @@ class State:
         self.lowest_priority = math.inf
         """The lowest priority of all gangs so far: a gang can rank below all its placed pods."""
         self.line = DueGangs()
-        self._undo: list[Callable[[], object]] | None = None
 
     # -- watch events --------------------------------------------------------------------------
 
@@ -102,8 +115,8 @@ class State:
             return
         if slot is not None and slot.kind is SlotKind.ASSUMED:
             self.events |= Wake.BOUND
-        if before is None and key in self.records and self.records[key].run.expects:
-            self.records[key].run.expects.pop(0)
+        if before is None and key in self.records and (run := self.records[key].run).expects:
+            self.note(key, run=replace(run, expects=run.expects[1:]))
         for gang in {before, key} - {None}:
             assert gang is not None
             self._member_changed(gang, pod, slot, gone=new is None)
@@ -116,7 +129,10 @@ class State:
             self.snapshot.nodes.drop(old.metadata.name)
             self._happened(Wake.LOST | Wake.PODS)  # with a domain gone, spread may be even
         if old is not None and (new is None or not is_schedulable(new)):
-            holds.drop_holds_on(self, old.metadata.name)
+            for slot in list(self.snapshot.on_node.get(old.metadata.name, {}).values()):
+                if slot.kind is SlotKind.HOLD and slot.owner is not None:
+                    self.drop_hold(slot)
+                    self.mark_due(slot.owner)  # it looks for room on other nodes
         if new is not None and (old is None or scheduling_fields(old) != scheduling_fields(new)):
             self._happened(Wake.NODES)
 
@@ -172,35 +188,11 @@ class State:
         What it finds was there before: gangs that have members have had all of them.
         """
         for gang in self.index.gangs.values():
-            self.record(gang.key).run.inherited = gang.started
+            run = self.record(gang.key).run
+            self.note(gang.key, run=replace(run, inherited=gang.started))
         for claim in list(self.snapshot.volumes.chosen):
             self.snapshot.volumes.not_chosen(claim)
             self._happened(Wake.STORAGE)
-
-    # -- decisions -----------------------------------------------------------------------------
-
-    @contextmanager
-    def decision(self, key: GangKey) -> Iterator[None]:
-        """Decide about a gang; if the block raises, everything that it changed is undone.
-
-        Binds and deletions of a decision that raised are never sent: room that they occupy would
-        stay occupied, and gangs that they evict would wait for their end.
-        """
-        self._undo = [self.record(key).saved()] if key in self.index.gangs else []
-        try:
-            yield
-        except BaseException:
-            steps, self._undo = self._undo, None
-            for undo in reversed(steps):
-                undo()
-            raise
-        finally:
-            self._undo = None
-
-    def undone_by(self, undo: Callable[[], object]) -> None:
-        """Note how to undo a change, if it is made by a decision."""
-        if self._undo is not None:
-            self._undo.append(undo)
 
     # -- who is next ---------------------------------------------------------------------------
 
@@ -248,14 +240,13 @@ class State:
         if gang is None:
             # Only to be forgotten: placed with the gangs that mend, because it may free held room.
             return LinePosition(False, 0, False, END_OF_TIME, key)
-        missing = find_missing(self, gang).total
-        mending = missing and (gang.started or key in self.snapshot.held_for)
-        priority, created = self.index.priority(gang), gang.created or END_OF_TIME
-        return LinePosition(not mending, -priority, not missing, created, key)
+        missing, held = self.missing(gang).total, key in self.snapshot.held_for
+        return position(gang, self.index.priority(gang), missing, held=held)
 
     def rest(self, key: GangKey, rest: Rest, timer: float | None) -> None:
-        """Record the rest of a gang after a decision, and when it is considered again."""
-        self.record(key).rest = rest
+        """Note the rest of a gang after a decision, and when it is considered again."""
+        if self.record(key).rest is not rest:
+            self.note(key, rest=rest)
         self.parked.pop(key, None)
         if isinstance(rest, Parked):
             self.parked[key] = rest
@@ -270,39 +261,75 @@ class State:
             record = self.records[key] = GangRecord()
         return record
 
+    def note(self, key: GangKey, **changes: Any) -> None:
+        """Change the record of a gang."""
+        self.records[key] = replace(self.record(key), **changes)
+
     def members(self, gang: Gang) -> Members:
         """The gang's members, sorted by state."""
-        if gang.sorted_members is None:
-            gang.sorted_members = sort_members(gang, self.assumed, self.index.names)
-        return gang.sorted_members
+        return members_of(gang, self.assumed, self.index.names)
+
+    def missing(self, gang: Gang) -> Missing:
+        """The members that the gang lacks to reach its minimum."""
+        record = self.records.get(gang.key, NEW_RECORD)
+        return find_missing(gang, self.members(gang), record.run)
+
+    def count_succeeded(self, gang: Gang) -> int:
+        """How many members succeeded in this run, or in the last one until the next begins."""
+        return count_succeeded(gang, self.members(gang), self.record(gang.key).run)
 
     def stop_starving(self, key: GangKey) -> None:
         """Reserve no more nodes for this gang: other gangs may try them."""
         if self.starving.pop(key, None) is not None:
             self._happened(Wake.NODES)
 
-    def review_priority(self, gang: Gang) -> None:
-        """Wake the gangs that may evict this one now: its priority fell, or its group allows it."""
-        record, priority = self.record(gang.key), self.index.priority(gang)
+    def priority_seen(self, priority: int, before: float | None, now: float | None) -> None:
+        """Wake the gangs that may evict this one now: its priority fell, or its group allows it.
+
+        `before` and `now` are the priorities above which gangs may evict it.
+        """
         if priority < self.lowest_priority:  # gangs seen before this one judged by a higher one
             self.lowest_priority = priority
             self._happened(Wake.EVICTABLE)
-        protected = gang.declared is not None and is_protected(gang.declared.metadata)
-        before, record.evictable_above = record.evictable_above, math.inf if protected else priority
-        if before is not None and record.evictable_above < before:
+        if before is not None and now is not None and now < before:
             self._happened(Wake.EVICTABLE)
+
+    # -- held room -----------------------------------------------------------------------------
+
+    def hold_room(self, gang: Gang, room: Slot, hold: Hold) -> None:
+        """Hold the room that a pod has left."""
+        self.snapshot.put(holds.new_hold(gang.key, self.index.priority(gang), room, hold))
+
+    def drop_hold(self, slot: Slot) -> None:
+        """Free held room."""
+        self.snapshot.remove(slot.uid)
+        self.room_changed(slot, None)
+
+    def hold_only(self, key: GangKey, held: Mapping[str, Slot]) -> None:
+        """Hold this room for a gang and no other."""
+        before = dict(self.snapshot.held_for.get(key, ()))
+        for uid, slot in before.items():
+            if uid not in held:
+                self.drop_hold(slot)
+        for uid, slot in held.items():
+            known = before.get(uid)
+            if known is slot:
+                continue
+            if known is not None and known.pod is slot.pod and known.node == slot.node:
+                self.snapshot.put(replace(known, priority=slot.priority, hold=slot.hold))
+                continue
+            self.snapshot.put(slot)
+            if known is not None:
+                self.room_changed(known, slot)
 
     # -- binds in flight -----------------------------------------------------------------------
 
-    def assume(self, gang: Gang, placements: Sequence[Placement]) -> None:
+    def assume(self, key: GangKey, placements: Sequence[Placement]) -> None:
         """Occupy the room of binds in flight."""
-        uids = [placement.pod.metadata.uid for placement in placements]
-        self.undone_by(lambda: [self.unassume(uid) for uid in uids])
         for placement in placements:
             self.assumed[placement.pod.metadata.uid] = placement.node
-        self.snapshot.assume(placements, gang.key)
-        gang.sorted_members = None
-        self.record(gang.key).run.met = gang.terms.min if gang.terms is not None else 0
+        self.snapshot.assume(placements, key)
+        self.index.gangs[key].sorted_members = None
 
     def _not_assumed(self, uid: str) -> None:
         self.assumed.pop(uid, None)
@@ -323,8 +350,7 @@ class State:
 
     def forget(self, key: GangKey) -> None:
         """Drop everything known of a gang that has no members and no declaration."""
-        if key in self.snapshot.held_for:
-            holds.drop_holds(self, key)
+        self.hold_only(key, {})
         self.stop_starving(key)
         self.failures.hopeless.pop(key, None)
         self.rest(key, Idle(), None)
@@ -342,10 +368,18 @@ class State:
         gang = self.index.gangs.get(key)
         if gang is None:
             return
-        pod_seen(gang, self.record(key).run, pod, gone=gone)
+        before = self.record(key).run
+        run = pod_seen(gang, before, pod, gone=gone)
+        if run is not before:
+            self.note(key, run=run)
         was_there = slot is not None and slot.kind in (SlotKind.POD, SlotKind.ASSUMED)
-        if slot is not None and was_there and pod.metadata.uid not in self.snapshot.slots:
-            holds.member_left(self, gang, pod, slot, gone=gone)
+        if slot is None or not was_there or pod.metadata.uid in self.snapshot.slots:
+            return
+        hold = holds.after_member(self, gang, pod, slot, gone=gone)
+        if hold is not None:
+            self.note(key, run=replace(run, expects=(*run.expects, hold.until)))
+            if holds.is_room_held_after(self, gang, slot):
+                self.hold_room(gang, slot, hold)
 
     def _one_of_many(self, slot: Slot | None, new: Pod | None, key: GangKey | None) -> bool:
         """Whether a bind was confirmed while siblings' binds are in flight.
@@ -358,7 +392,8 @@ class State:
         gang = self.index.gangs.get(key) if key is not None else None
         if gang is None or new.spec.node_name != slot.node or new.metadata.deletion_timestamp:
             return False
-        return any(uid in self.assumed for uid in gang.pods)
+        # Binds are confirmed about in the order of the pods: one in flight is found near the end.
+        return any(uid in self.assumed for uid in reversed(gang.pods))
 
     def room_changed(self, old: Slot | None, new: Slot | None) -> None:
         """Note the events of a slot that was added, changed or removed."""
@@ -380,3 +415,19 @@ class State:
         self.events_seen += 1
         if self.failures.known and event & (Wake.ROOM | Wake.NODES | Wake.STORAGE):
             self.failures.forget()
+
+
+CACHES: Mapping[type, frozenset[str]] = {
+    State: frozenset({"failures"}),
+    Gang: frozenset({"sorted_members", "_terms", "_lowest_priority"}),
+    Snapshot: frozenset({"classes", "of_class", "touched", "log_generation", "_interest"}),
+    Slot: frozenset({"cls"}),
+    NodeTable: frozenset({"classes", "_labels"}),
+    NodeDomains: frozenset({"_stamp", "_by_labels", "_by_tier", "_members", "_patterns"}),
+    PodCounts: frozenset({"active", "size", "forbidding", "liking", "_matching"}),
+    Volumes: frozenset({"version", "_candidates", "reach"}),
+}
+"""What a decision may change although it is not applied: values that follow from the others, and
+the stamps by which they are computed again. It may also call `Snapshot.settle`, which brings the
+arrays and the classes of pods up to date.
+"""

@@ -1,23 +1,26 @@
 """The Python API for async programs: `from muster import aio`, then the same names with `await`.
 
-Every coroutine runs the call of the same name in a thread; there is no second implementation.
-Cancelling a task ends the watching, never the job. A submission that was begun is completed.
+Every coroutine runs the call of the same name in a thread; there is no second implementation. There
+is no pool of a fixed size: a call that waits for hours must not keep another from starting.
+Cancelling a task ends the watching, never the job: it aborts the connections of its call, so that
+the thread ends too. A submission that was begun is completed.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+import contextvars
+import threading
+from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from muster.sdk import calls
 from muster.sdk import job as blocking
 from muster.sdk import local_cluster as clusters
-from muster.sdk.cluster_choice import default_cluster
+from muster.sdk.cluster_choice import Cancellation, cancelled_by, default_cluster
 from muster.sdk.functions import run as functions
-from muster.sdk.job_identity import JobIdentity
-from muster.sdk.threads import iterate
-from muster.sdk.threads import run as in_thread
+from muster.sdk.job import JobIdentity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -27,8 +30,10 @@ if TYPE_CHECKING:
     from muster.client.home import Home
     from muster.sdk.local_cluster import LocalClusterSettings
 
+
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def _method(
@@ -86,22 +91,16 @@ class Job(JobIdentity):
     logs = _iterator(blocking.Job.logs)
 
 
-def _returning_job(call: Callable[P, blocking.Job]) -> Callable[P, Coroutine[Any, Any, Job]]:
+def _awaited(call: Callable[P, T], answer: Callable[[T], R]) -> Callable[P, Coroutine[Any, Any, R]]:
     @wraps(call)
-    async def function(*args: P.args, **kwargs: P.kwargs) -> Job:
-        return Job(await in_thread(partial(call, *args, **kwargs)))
+    async def function(*args: P.args, **kwargs: P.kwargs) -> R:
+        return answer(await in_thread(partial(call, *args, **kwargs)))
 
     return function
 
 
-def _returning_jobs(
-    call: Callable[P, list[blocking.Job]],
-) -> Callable[P, Coroutine[Any, Any, list[Job]]]:
-    @wraps(call)
-    async def function(*args: P.args, **kwargs: P.kwargs) -> list[Job]:
-        return [Job(job) for job in await in_thread(partial(call, *args, **kwargs))]
-
-    return function
+def _jobs(jobs: list[blocking.Job]) -> list[Job]:
+    return list(map(Job, jobs))
 
 
 def _job_of_cluster(
@@ -114,10 +113,10 @@ def _job_of_cluster(
     return method
 
 
-submit = _returning_job(calls.submit)
-run = _returning_job(functions.run)
-get_job = _returning_job(calls.get_job)
-list_jobs = _returning_jobs(calls.list_jobs)
+submit = _awaited(calls.submit, Job)
+run = _awaited(functions.run, Job)
+get_job = _awaited(calls.get_job, Job)
+list_jobs = _awaited(calls.list_jobs, _jobs)
 
 
 class LocalCluster:
@@ -158,7 +157,7 @@ class LocalCluster:
     ) -> list[Job]:
         """`muster.aio.list_jobs` on this cluster."""
         call = partial(self.blocking.list_jobs, type, namespace=namespace, labels=labels)
-        return [Job(job) for job in await in_thread(call)]
+        return _jobs(await in_thread(call))
 
     @asynccontextmanager
     async def new_namespace(self) -> AsyncIterator[str]:
@@ -180,3 +179,74 @@ async def local_cluster(**settings: Unpack[LocalClusterSettings]) -> AsyncIterat
             yield LocalCluster(cluster)
     finally:
         await in_thread(cluster.stop)
+
+
+_AHEAD = 1000
+"""Items that an iterator may be ahead of the task that reads them."""
+_END = object()
+
+
+async def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> T:
+    """The result of the call. Cancelling the task ends the call's connections."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+    cancellation = cancellation or Cancellation()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if result.done():
+            return  # the task was cancelled
+        if error is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(value)  # type: ignore[arg-type] # of the call, if it has no error
+
+    def work() -> None:
+        value: T | None = None
+        failure: BaseException | None = None
+        try:
+            with cancelled_by(cancellation):
+                value = call()
+        except StopIteration as error:  # a coroutine cannot raise it: it would never return
+            failure = RuntimeError("the call raised StopIteration")
+            failure.__cause__ = error
+        except BaseException as error:  # noqa: BLE001 - raised in the task that waits
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), daemon=True).start()
+    try:
+        return await result
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        raise
+
+
+async def iterate(call: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+    """The items of the iterator that the call returns, as they come."""
+    loop = asyncio.get_running_loop()
+    items: asyncio.Queue[object] = asyncio.Queue()
+    room, cancellation = threading.Semaphore(_AHEAD), Cancellation()
+
+    def produce() -> None:
+        try:
+            for item in call():
+                room.acquire()
+                if cancellation.cancelled:
+                    return
+                loop.call_soon_threadsafe(items.put_nowait, item)
+        finally:
+            with suppress(RuntimeError):  # the loop is closed: nobody reads
+                loop.call_soon_threadsafe(items.put_nowait, _END)
+
+    reading = asyncio.create_task(in_thread(produce, cancellation))  # owner: the iteration below
+    try:
+        while (item := await items.get()) is not _END:
+            room.release()
+            yield item  # type: ignore[misc] # all items but the end are of the iterator
+        await reading
+    finally:
+        cancellation.cancel()
+        room.release()  # a thread that waits for room sees that it was cancelled
+        reading.cancel()

@@ -1,23 +1,28 @@
-"""The keyword arguments of `submit`: the flags of `arena submit` in Python form.
+"""Arguments of the Python API as the commands' options: of `submit`, of `logs`, and durations.
 
-The table of flags is the only list of them. A value is turned into the text that the same flag has
-on a command line and read from there, so that a job has one form, wherever it is submitted from.
+The table of flags is the only list of the arguments of `submit`. A value is turned into the text
+that the same flag has on a command line and read from there, so that a job has one form, wherever
+it is submitted from.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from kubekit.errors import AlreadyExists, UsageError, no_such
+from kubekit.errors import UsageError, no_such
+from kubekit.request_errors import AlreadyExists
+from muster.client.logs.pod_log import LogOptions
 from muster.client.submit.job_file import flag_value, flags_by_key
+from muster.contract.job_kinds import TYPE_ALIASES
+from muster.jobs.build.flag_values import seconds as seconds_of_text
 from muster.jobs.build.flags import BY_TYPE, flags_of
-from muster.jobs.job_kinds import TYPE_ALIASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +80,7 @@ def _no_such_argument(kind: type[Submission], name: str) -> str:
 def _command(command: str | Sequence[str]) -> str:
     """The line for the shell; words are quoted, so that each stays one argument."""
     if isinstance(command, bytes) or not isinstance(command, Sequence):
-        raise UsageError(f"command is {command!r}; write a text or a list of words")
+        raise UsageError(f"command is {command!r}; write a string or a list of words")
     line = command if isinstance(command, str) else shlex.join(map(str, command))
     if not line.strip():
         raise UsageError(
@@ -89,7 +94,7 @@ def _text(name: str, value: object) -> Any:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes) or value is None:
-        raise UsageError(f"{name} is {value!r}; write a text")
+        raise UsageError(f"{name} is {value!r}; write a string")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, timedelta):
@@ -130,3 +135,52 @@ def errors_in_python(kind: type[Submission]) -> Iterator[None]:
     except AlreadyExists as error:
         error.hint = in_python(error.hint)
         raise
+
+
+Duration = str | float | timedelta
+"""`"2h"`, `90` (seconds) or `timedelta(minutes=5)`."""
+
+
+def seconds_of(name: str, value: Duration | None) -> float:
+    """The duration in seconds; without one, infinity."""
+    if value is None:
+        return math.inf
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    hint = f'Write {name}="2h", "10m" or seconds.'
+    if isinstance(value, str):
+        try:
+            return float(seconds_of_text(name, value))
+        except UsageError as error:
+            raise UsageError(str(error), hint=hint) from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise UsageError(f"{name}={value!r} is not a duration", hint=hint)
+    return float(value)
+
+
+class LogArguments(TypedDict, total=False):
+    """The arguments that choose the container and the part of its log."""
+
+    container: str
+    tail: int | None
+    since: Duration | None
+    timestamps: bool
+    previous: bool
+
+
+def log_options(given: LogArguments, *, follow: bool) -> LogOptions:
+    """The options with which the log is read."""
+    if unknown := given.keys() - LogArguments.__annotations__.keys():
+        known = ["follow", "replica", "all_replicas", *LogArguments.__annotations__]
+        raise UsageError(f"logs() has {no_such('argument', min(unknown), known)}")
+    since, tail = given.get("since"), given.get("tail")
+    if tail is not None and not isinstance(tail, int):
+        raise UsageError(f"tail is {tail!r}; write a whole number")
+    return LogOptions(
+        follow=follow,
+        container=given.get("container", ""),
+        tail=tail,
+        since=None if since is None else seconds_of("since", since),
+        timestamps=given.get("timestamps", False),
+        previous=given.get("previous", False),
+    )

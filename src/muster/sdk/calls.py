@@ -7,17 +7,17 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Unpack
 
-from kubekit.errors import NotFound, UsageError
+from kubekit.errors import UsageError
 from kubekit.objects.meta import Key
+from kubekit.request_errors import NotFound
 from muster.client.jobs import lookup
 from muster.client.submit.submit import ChosenCluster, FlagsJob
 from muster.client.submit.submit import submit as submit_wanted
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
+from muster.sdk import note, warn
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
-from muster.sdk.cluster_choice import ClusterChoice, take_target, target_of
-from muster.sdk.connection import connector
+from muster.sdk.cluster_choice import ClusterChoice, connector, take_target, target_of
 from muster.sdk.job import Job
-from muster.sdk.messages import note, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

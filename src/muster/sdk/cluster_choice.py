@@ -1,24 +1,32 @@
-"""Which cluster a call uses: its arguments, the open local cluster, then as the commands choose.
+"""Which cluster a call uses, and its connections, which another thread can end.
 
+Its arguments choose the cluster, else the open local cluster is used, else as the commands choose.
 Inside `with muster.local_cluster()` that cluster is the default. The default belongs to the context
-(a task, a thread) that opened it. A thread that the program starts has no context of its own: it
+(a task, a thread) that opened it. A thread that the program starts has no such context: it
 uses the one open cluster, and is refused if several are open, because a guess could be wrong.
+
+`muster.aio` runs every call in a thread. A task that is cancelled cannot stop a thread, but it can
+abort the thread's connections: the read that waits returns, and the next request raises `Aborted`.
 """
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
+from weakref import WeakSet
 
 from kubekit.errors import UsageError
 from muster.client.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
+    from collections.abc import Callable, Iterator, MutableMapping
 
+    from kubekit.client.blocking_client import BlockingClient
     from muster.client.home import Home
+    from muster.client.target import Cluster
     from muster.sdk.local_cluster import LocalCluster
 
 
@@ -65,7 +73,7 @@ def target_of(
     """The target that these arguments choose."""
     name = namespace or ""
     if cluster is not None and (kubeconfig or context):
-        raise UsageError("cluster= and kubeconfig= or context= exclude each other")
+        raise UsageError("cluster= cannot be used with kubeconfig= or context=")
     if isinstance(cluster, str):
         return Target(namespace=name, choice=cluster)
     if cluster is not None:
@@ -94,3 +102,50 @@ def _default_home() -> Home | None:
             hint="Say which one: cluster=…, or call the methods of the cluster.",
         )
     return _open[0]
+
+
+class Cancellation:
+    """The connections of one call; after `cancel` all of them are aborted, also new ones."""
+
+    def __init__(self) -> None:
+        self._clients: WeakSet[BlockingClient] = WeakSet()
+        self._lock = threading.Lock()
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        with self._lock:
+            self.cancelled = True
+            for client in self._clients:
+                client.abort()
+
+    def add(self, client: BlockingClient) -> None:
+        with self._lock:
+            self._clients.add(client)
+            if self.cancelled:
+                client.abort()
+
+
+_current: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
+
+
+@contextmanager
+def cancelled_by(cancellation: Cancellation) -> Iterator[None]:
+    """Let this cancellation end the connections that are opened within the block."""
+    token = _current.set(cancellation)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def connector(cluster: Cluster) -> Callable[[], BlockingClient]:
+    """A function that opens connections to the cluster, in whatever thread it is called."""
+    cancellation = _current.get()
+
+    def connect() -> BlockingClient:
+        client = cluster.connect()
+        if cancellation is not None:
+            cancellation.add(client)
+        return client
+
+    return connect

@@ -12,19 +12,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from kubekit.errors import MusterError, NotFound, UsageError
+from kubekit.errors import MusterError, UsageError
 from kubekit.objects.meta import key_of
+from kubekit.request_errors import NotFound
 from muster.client.jobs import explain as explaining
 from muster.client.jobs import job_operations, waiting
 from muster.client.jobs.lookup import FoundJob
 from muster.client.logs import job_logs
-from muster.client.logs.choice import WantedLogs, find_logs
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.sdk.connection import connector
-from muster.sdk.duration import Duration, seconds_of
-from muster.sdk.job_identity import JobIdentity
-from muster.sdk.log_arguments import LogArguments, log_options
-from muster.sdk.messages import note, warn
+from muster.client.logs.log_choice import WantedLogs, find_logs
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
+from muster.sdk import note, warn
+from muster.sdk.arguments import Duration, LogArguments, log_options, seconds_of
+from muster.sdk.cluster_choice import connector
 from muster.sdk.notebook.curves import Curves, read_curves
 from muster.sdk.notebook.job_table import JobTable
 from muster.sdk.notebook.live import LiveOutput
@@ -34,15 +33,53 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import Raw
+    from kubekit.objects.meta import Key, Raw
     from muster.client.target import Cluster
     from muster.contract.job_explanation import JobExplanation
     from muster.jobs.view.summary import JobSummary
+
 
 Goal = Literal["finished", "running", "deleted"]
 _GOALS = {"finished": waiting.FINISHED, "running": waiting.STARTED}
 _LOOK_SECONDS = 15.0
 """The watch reports every change of the job; a look is only for a change that the watch missed."""
+
+
+class JobIdentity:
+    """The kind, namespace, name and UID of a job. Objects for the same job are equal."""
+
+    def __init__(self, kind: str, key: Key, uid: str) -> None:
+        self._kind, self._key, self._uid = kind, key, uid
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self._key.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the job."""
+        return self._key.namespace
+
+    @property
+    def kind(self) -> str:
+        """`PyTorchJob`, `TFJob`, `MPIJob` or `JAXJob`."""
+        return self._kind
+
+    @property
+    def uid(self) -> str:
+        """The UID that the cluster gave to the job."""
+        return self._uid
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    @property
+    def _parts(self) -> tuple[str, Key, str]:
+        return self._kind, self._key, self._uid
 
 
 class Job(JobIdentity):
@@ -114,7 +151,7 @@ class Job(JobIdentity):
         ['hello', 'goodbye']
         """
         if replica and all_replicas:
-            raise UsageError("replica= and all_replicas= exclude each other")
+            raise UsageError("replica= and all_replicas= cannot be used together")
         wanted = WantedLogs(log_options(choice, follow=follow), replica, all_replicas)
         return self._lines(wanted, connector(self._cluster))
 
@@ -147,7 +184,7 @@ class Job(JobIdentity):
         """
         deadline = time.monotonic() + seconds_of("timeout", timeout)
         if until not in (*_GOALS, "deleted"):
-            raise UsageError(f"until={until!r} is no goal", hint="finished, running or deleted.")
+            raise UsageError(f"until={until!r} is not a goal", hint="finished, running or deleted.")
         with self._connect() as client:
             if until == "deleted":
                 waiting.wait_until_deleted(
@@ -290,7 +327,7 @@ class Job(JobIdentity):
             job_operations.set_suspended(client, self._found(client), suspend=suspend)
 
     def delete(self) -> None:
-        """Delete the job, its pods and its logs. A job that is gone already is no error.
+        """Delete the job, its pods and its logs. Does nothing if the job is gone already.
 
         >>> job = muster.submit("tf", "sleep 60", name="doc-delete")
         >>> job.delete()

@@ -1,4 +1,4 @@
-"""A local cluster of a program's own: its own home, free ports, and nothing left afterwards.
+"""A local cluster for one program: its own home, free ports, and nothing left afterwards.
 
 The daemon is that of `arena up`, in another process. Its standard input is a pipe that this program
 holds: when the program ends in whatever way, the pipe ends, and the daemon stops its pods and
@@ -15,16 +15,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
-from kubekit.errors import NotFound, UsageError, no_such
+from kubekit.errors import UsageError, no_such
 from kubekit.objects.kinds import NAMESPACES
 from kubekit.objects.meta import Key
+from kubekit.request_errors import NotFound
 from muster import local_daemon
-from muster.client import daemon
+from muster.client import daemon_start
 from muster.client.home import Home
 from muster.client.target import Target
-from muster.sdk import calls
+from muster.sdk import calls, note
 from muster.sdk.cluster_choice import default_cluster
-from muster.sdk.messages import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,7 +99,9 @@ class LocalCluster:
         home = Home(Path(tempfile.mkdtemp(prefix="muster-cluster-")))
         read_end, self._lifeline = os.pipe()
         try:
-            self._daemon = daemon.start(_flags(self._settings), note, home=home, lifeline=read_end)
+            self._daemon = daemon_start.start(
+                _flags(self._settings), note, home=home, lifeline=read_end
+            )
         except BaseException as error:
             os.close(self._lifeline)
             local_daemon.remove_home(home)
@@ -119,7 +121,7 @@ class LocalCluster:
         finally:
             os.close(self._lifeline)
             if self._daemon is not None:
-                self._daemon.wait(daemon.STOP_TIMEOUT)  # so that no zombie stays
+                self._daemon.wait(daemon_start.STOP_TIMEOUT)  # so that no zombie stays
             local_daemon.remove_home(home)
 
     def __enter__(self) -> Self:
@@ -213,7 +215,7 @@ def _about_arguments(error: UsageError) -> UsageError:
 
 
 def _outside_event_loop(call: Callable[[], None]) -> None:
-    """Make a call that may run an event loop of its own, also where one is running."""
+    """Make a call that may run an event loop, even where one is running."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,7 @@
 """Fixtures for pytest: a real Kubernetes API in about a second, without Docker and without Go.
 
-pytest finds them by itself where Muster is installed. Nothing is imported or started before a test
-asks for a fixture.
+Kept apart because it is a plug-in: pytest finds it by itself where Muster is installed. Nothing is
+imported or started before a test asks for a fixture.
 """
 
 from __future__ import annotations

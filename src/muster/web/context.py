@@ -18,11 +18,13 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from kubekit.errors import ApiError, MusterError, NoCluster, ServerError, Unreachable, UsageError
-from muster.web import render, threads
+from kubekit.errors import MusterError, UsageError
+from kubekit.request_errors import ApiError, ServerError, Unreachable
+from muster.client.target import NoCluster
+from muster.web import render
 from muster.web.access.gate import Policy
 from muster.web.access.request_facts import IDENTITY, Identity
-from muster.web.cluster.live_cluster import LiveCluster, LiveClusters
+from muster.web.cluster.live_cluster import LiveCluster, LiveClusters, compute
 from muster.web.cluster.watched_objects import SYNC_SECONDS, StillLoading, be_impatient
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ async def page(
     part = request.headers.get("HX-Target", "")
     if part and request.headers.get("HX-Request") and f"_{part}.html" in render.parts():
         template = f"_{part}.html"
-    # Before the view: a change that comes meanwhile makes the page outdated.
+    # Before the view: a change that comes in between makes the page outdated.
     variables = shared_variables(request)
 
     def make() -> str:
@@ -120,7 +122,7 @@ async def page(
         key = (template, request.path_qs, variables["version"], variables["problem"])
         text = await cluster_of(request).pages.text(key, make)
     else:
-        text = await threads.compute(make)
+        text = await compute(make)
     answer = web.Response(text=_for_reader(request, text), status=status, content_type="text/html")
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["Vary"] = "HX-Request"

@@ -1,28 +1,23 @@
-"""The files of `static/`: read once, compressed once, cached by browsers for ever.
+"""The files of `static/`: read once, compressed once, cached by browsers forever.
 
-Addresses carry a hash of the content, so a new version has new addresses. Our own files are served
-without indentation and without the comments that have lines of their own: these are a tenth of
-their compressed size. So a text of several lines must not begin with blanks.
+Addresses carry a hash of the content, so a new version has new addresses.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from aiohttp import web
 
-from kubekit.errors import NotFound
+from kubekit.request_errors import NotFound
 
 FOLDER = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_COMMENTS = re.compile(rb"^[ \t]*(?://.*|/\*(?s:.*?)\*/[ \t]*)\n", re.MULTILINE)
-_INDENTATION = re.compile(rb"^[ \t]+", re.MULTILINE)
-_FOR_EVER = "public, max-age=31536000, immutable"
+_FOREVER = "public, max-age=31536000, immutable"
 
 
 class StaticFile(NamedTuple):
@@ -39,8 +34,6 @@ def files() -> dict[str, StaticFile]:
     for path in sorted(FOLDER.rglob("*")):
         if path.suffix in _TYPES:
             body, name = path.read_bytes(), path.relative_to(FOLDER).as_posix()
-            if not name.startswith("vendor/"):
-                body = _INDENTATION.sub(b"", _COMMENTS.sub(b"", body))
             tag = hashlib.sha256(body).hexdigest()[:16]
             compressed = gzip.compress(body, 9, mtime=0)
             found[name] = StaticFile(body, compressed, tag, _TYPES[path.suffix])
@@ -58,7 +51,7 @@ async def serve(request: web.Request) -> web.Response:
     if file is None:
         raise NotFound("There is no such file.")
     headers = {
-        "Cache-Control": _FOR_EVER if request.query.get("v") == file.tag else "no-cache",
+        "Cache-Control": _FOREVER if request.query.get("v") == file.tag else "no-cache",
         "ETag": f'"{file.tag}"',
         "Vary": "Accept-Encoding",
     }

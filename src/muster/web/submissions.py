@@ -59,7 +59,7 @@ def read_values(
     """The fields of a form as values of flags, and the errors of those that cannot be read."""
     command = _plain(texts.get("command", ""))
     given: dict[str, Any] = {"command": (command,)}
-    no_nul = UsageError("the text has a NUL character, which no program can get")
+    no_nul = UsageError("the text contains a NUL character")
     errors: dict[str, MusterError] = {name: no_nul for name in texts if "\0" in texts[name]}
     for flag in flags_of(kind):
         if flag.field in REFUSED:
@@ -89,7 +89,7 @@ def from_flags(kind: type[Submission], given: dict[str, Any], directory: str) ->
     source = str(given.get("sync_source") or "")
     if source and not local and (":" not in source or local_path(source)):
         raise UsageError(
-            f"--sync-source {source} is no address: pods do not see files of this machine"
+            f"--sync-source {source} is not an address: pods do not see files of this machine"
         )
     if local:
         given = {**given, "working_dir": given.get("working_dir") or directory}

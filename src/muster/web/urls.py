@@ -1,4 +1,7 @@
-"""The addresses of pages. Commands print some of them, so this module imports no library."""
+"""The addresses of pages.
+
+Kept apart because commands print some of them, and must not load the dashboard's libraries.
+"""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ from random import Random
 
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import JSON, Request
-from kubekit.errors import AlreadyExists, ApiError, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import CONFIG_MAPS, NAMESPACES, PODS
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import AlreadyExists, ApiError, NotFound
 from tests.e2e.local_cluster import LocalCluster
 
 NAMESPACE = "hostile"

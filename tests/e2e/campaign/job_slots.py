@@ -17,11 +17,12 @@ from random import Random
 from threading import Event, Lock
 
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import AlreadyExists, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import BATCH_JOBS, PODS, Kind
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import JOB_KINDS
+from kubekit.request_errors import AlreadyExists, NotFound
+from muster.contract.job_kinds import JOB_KINDS
 from tests.e2e.campaign.jobs import allowed, job
 from tests.e2e.chaos import JOB, Chaos
 from tests.e2e.local_cluster import LocalCluster

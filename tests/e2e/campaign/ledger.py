@@ -12,9 +12,10 @@ from random import Random
 from threading import Event
 
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import AlreadyExists, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import CONFIG_MAPS, NAMESPACES
 from kubekit.objects.meta import Key
+from kubekit.request_errors import AlreadyExists, NotFound
 from tests.e2e.local_cluster import LocalCluster
 
 NAMESPACE = "ledger"

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from kubekit.client.auth import kube_config
 from kubekit.client.client import Client
-from kubekit.control.leader_election import LeaderElection, steady_clock
-from kubekit.errors import LeaseLost
+from kubekit.control.leader_election import LeaderElection, LeaseLost, steady_clock
 
 DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.3
 

@@ -14,10 +14,16 @@ import pytest
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import Aborted, Forbidden, TooManyRequests, Unreachable, UntrustedCertificate
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
-from tests.kubekit.client.fake_apiserver import pod
+from kubekit.request_errors import (
+    Aborted,
+    Forbidden,
+    TooManyRequests,
+    Unreachable,
+    UntrustedCertificate,
+)
+from tests.kubekit.builders import pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

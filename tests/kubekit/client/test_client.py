@@ -10,10 +10,18 @@ import pytest
 
 from kubekit.client.client import Client
 from kubekit.client.request import Request, Response
-from kubekit.errors import ApiError, Conflict, Gone, ServerError, TooManyRequests, Unreachable
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
-from tests.kubekit.client.fake_apiserver import FakeApiServer, pod, status_response
+from kubekit.request_errors import (
+    ApiError,
+    Conflict,
+    Gone,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from tests.api_in_memory import ApiInMemory, status_response
+from tests.kubekit.builders import pod
 
 pytestmark = pytest.mark.looptime
 
@@ -27,7 +35,7 @@ def now() -> float:
 
 
 async def test_reads_and_writes_wait_for_a_busy_server() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     client = Client(server)
     server.answers.extend([BUSY, BUSY])
     await client.create(PODS, pod("x"))
@@ -38,7 +46,7 @@ async def test_reads_and_writes_wait_for_a_busy_server() -> None:
 
 
 async def test_the_client_gives_up_when_the_server_stays_busy() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     server.answers.extend([BUSY] * 50)
     with pytest.raises(TooManyRequests) as busy:
         await Client(server).list(PODS)
@@ -47,8 +55,8 @@ async def test_the_client_gives_up_when_the_server_stays_busy() -> None:
 
 
 async def test_one_busy_response_delays_every_request() -> None:
-    server = FakeApiServer()
-    await server.put(pod("x"))
+    server = ApiInMemory()
+    server.add(pod("x"))
     client = Client(server)
     server.answers.append(BUSY)
     times = []
@@ -66,7 +74,7 @@ async def test_one_busy_response_delays_every_request() -> None:
 
 
 async def test_a_write_that_may_have_happened_is_never_sent_again() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     server.answers.append(FAILED)
     with pytest.raises(ServerError):
         await Client(server).create(PODS, pod("x"))
@@ -77,8 +85,8 @@ async def test_a_write_that_may_have_happened_is_never_sent_again() -> None:
 
 
 async def test_a_read_is_retried_after_the_given_time() -> None:
-    server = FakeApiServer()
-    await server.put(pod("x"))
+    server = ApiInMemory()
+    server.add(pod("x"))
     server.answers.append(status_response(503, "ServiceUnavailable", "", **{"Retry-After": "1"}))
     await Client(server).get(PODS, X)
     server.answers.append(FAILED)
@@ -87,14 +95,14 @@ async def test_a_read_is_retried_after_the_given_time() -> None:
 
 
 async def test_conflicts_are_raised_at_once() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     server.answers.append(status_response(409, "Conflict", "changed"))
     with pytest.raises(Conflict):
         await Client(server).patch(PODS, X, {})
 
 
 async def test_no_more_requests_are_in_flight_than_allowed() -> None:
-    class Counting(FakeApiServer):
+    class Counting(ApiInMemory):
         flying = most = 0
 
         async def send(self, request: Request) -> Response:
@@ -105,7 +113,7 @@ async def test_no_more_requests_are_in_flight_than_allowed() -> None:
             return await super().send(request)
 
     server = Counting()
-    await server.put(pod("x"))
+    server.add(pod("x"))
     client = Client(server, max_in_flight=3)
     async with asyncio.TaskGroup() as group:
         for _ in range(10):
@@ -115,9 +123,9 @@ async def test_no_more_requests_are_in_flight_than_allowed() -> None:
 
 
 async def test_a_list_whose_pages_expire_is_read_again_without_pages() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     for number in range(10):
-        await server.put(pod(f"p{number}"))
+        server.add(pod(f"p{number}"))
 
     def expire(_: Request) -> None:
         server.answers.append(status_response(410, "Expired", "the continue token is too old"))
@@ -132,15 +140,15 @@ async def test_a_list_whose_pages_expire_is_read_again_without_pages() -> None:
 
 
 async def test_items_of_raw_lists_have_kind_and_api_version() -> None:
-    server = FakeApiServer()
-    await server.put(pod("x"))
+    server = ApiInMemory()
+    server.add(pod("x"))
     (item,) = (await Client(server).list(PODS.read_as(dict))).items
     assert (item["apiVersion"], item["kind"]) == ("v1", "Pod")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"items": 5}'])
 async def test_a_response_that_is_no_object_is_an_api_error(body: bytes) -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     server.answers.extend([Response(200, {}, body), Response(200, {}, body)])
     with pytest.raises(ApiError, match=r"cannot be decoded|is not a list"):
         await Client(server).list(PODS)
@@ -150,7 +158,7 @@ async def test_a_response_that_is_no_object_is_an_api_error(body: bytes) -> None
 
 
 async def test_an_empty_list_may_be_written_as_null() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     body: dict[str, Any] = {"metadata": {"resourceVersion": "5"}, "items": None}
     server.answers.append(Response(200, {}, json.dumps(body).encode()))
     listing = await Client(server).list(PODS)

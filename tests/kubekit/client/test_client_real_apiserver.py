@@ -16,7 +16,9 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.client import Client
 from kubekit.client.decoding import decode_object
 from kubekit.client.request import PatchType
-from kubekit.errors import (
+from kubekit.objects.kinds import CONFIG_MAPS, LEASES, NODES, PODS, Kind
+from kubekit.objects.meta import Key
+from kubekit.request_errors import (
     AlreadyExists,
     Conflict,
     Forbidden,
@@ -25,12 +27,12 @@ from kubekit.errors import (
     Unauthorized,
     UntrustedCertificate,
 )
-from kubekit.objects.kinds import CONFIG_MAPS, LEASES, NODES, PODS, Kind
-from kubekit.objects.meta import Key
+from tests.builders import config_map
 from tests.controlplane.certificates import Authority
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
-from tests.kubekit.client.real_apiserver import config_map, in_parallel, pod
+from tests.kubekit.builders import pod
+from tests.waiting import in_parallel
 
 if TYPE_CHECKING:
     from pathlib import Path

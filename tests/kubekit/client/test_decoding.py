@@ -9,9 +9,9 @@ import pytest
 from kubekit.client import request
 from kubekit.client.decoding import ListPages, decode_object
 from kubekit.client.watch_stream import event_reader
-from kubekit.errors import ApiError
 from kubekit.objects.kinds import PODS, Kind
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import ApiError
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 
 RAW: Kind[Raw] = VOLCANO_POD_GROUPS.read_as(dict)

@@ -9,7 +9,9 @@ import pytest
 from kubekit.client import request
 from kubekit.client.error_response import error_from_response, request_target
 from kubekit.client.request import Request, Response
-from kubekit.errors import (
+from kubekit.objects.kinds import LEASES, NAMESPACES, NODES, PODS
+from kubekit.objects.meta import Key
+from kubekit.request_errors import (
     AlreadyExists,
     Cause,
     Conflict,
@@ -23,10 +25,8 @@ from kubekit.errors import (
     Unsupported,
     is_temporary,
 )
-from kubekit.objects.kinds import LEASES, NAMESPACES, NODES, PODS
-from kubekit.objects.meta import Key
-from muster.contract.job_resources import TFJOBS
-from tests.kubekit.client.fake_apiserver import status_response
+from muster.contract.job_kinds import TFJOBS
+from tests.api_in_memory import status_response
 
 X = Key("ns", "x")
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubekit.client.client import Client
-from kubekit.control.leader_election import LeaderElection
-from kubekit.errors import LeaseLost, Unreachable, UsageError
-from tests.kubekit.client.fake_apiserver import FakeApiServer
+from kubekit.control.leader_election import LeaderElection, LeaseLost
+from kubekit.errors import UsageError
+from kubekit.request_errors import Unreachable
+from tests.api_in_memory import ApiInMemory
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.looptime
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/muster"
 
 
-def election(server: FakeApiServer, identity: str, **options: Any) -> LeaderElection:
+def election(server: ApiInMemory, identity: str, **options: Any) -> LeaderElection:
     return LeaderElection(
         Client(server),
         name="muster",
@@ -48,7 +49,7 @@ def held_until_cancelled(log: list[str], name: str) -> Callable[[], Awaitable[No
 
 
 async def test_the_first_contender_leads_and_releases_the_lease() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     holder = election(server, "one")
     led = []
 
@@ -62,7 +63,7 @@ async def test_the_first_contender_leads_and_releases_the_lease() -> None:
 
 
 async def test_the_second_contender_waits_and_leads_at_once_when_the_first_ends() -> None:
-    server, log = FakeApiServer(), list[str]()
+    server, log = ApiInMemory(), list[str]()
     holder, rival = election(server, "one"), election(server, "two")
     async with asyncio.TaskGroup() as group:
         first = group.create_task(holder.run_as_leader(held_until_cancelled(log, "one")))
@@ -82,9 +83,9 @@ async def test_the_second_contender_waits_and_leads_at_once_when_the_first_ends(
 
 
 async def test_a_leader_that_cannot_renew_stops_before_another_may_start() -> None:
-    server, log = FakeApiServer(), list[str]()
+    server, log = ApiInMemory(), list[str]()
     holder, rival = election(server, "one"), election(server, "two")
-    cut_off = FakeApiServer()
+    cut_off = ApiInMemory()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(_caught(holder.run_as_leader(held_until_cancelled(log, "one"))))
         await eventually(holder.is_leader)
@@ -104,11 +105,11 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start() -> No
 
 
 async def test_a_hanging_renewal_does_not_prolong_leadership() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     holder = election(server, "one")
     log: list[str] = []
 
-    class Hanging(FakeApiServer):
+    class Hanging(ApiInMemory):
         async def send(self, request: Any) -> Any:
             await asyncio.Event().wait()
 
@@ -124,7 +125,7 @@ async def test_a_hanging_renewal_does_not_prolong_leadership() -> None:
 
 async def test_leadership_ends_by_the_clock_alone() -> None:
     """`is_leader` is right even if the event loop is stuck."""
-    server = FakeApiServer()
+    server = ApiInMemory()
     time = [0.0]
     holder = LeaderElection(
         Client(server), name="muster", namespace="ns", identity="one", clock=lambda: time[0]
@@ -143,7 +144,7 @@ async def test_leadership_ends_by_the_clock_alone() -> None:
 
 
 async def test_time_counts_from_before_the_renewal_was_sent() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     holder = election(server, "one")
 
     class Slow:
@@ -164,7 +165,7 @@ async def test_time_counts_from_before_the_renewal_was_sent() -> None:
 
 
 async def test_the_loser_of_a_race_for_a_free_lease_waits() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     several = [election(server, f"n{i}") for i in range(5)]
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -180,7 +181,7 @@ async def test_the_loser_of_a_race_for_a_free_lease_waits() -> None:
 
 
 async def test_an_error_in_the_work_is_raised_and_the_lease_released() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
 
     async def work() -> None:
         raise Unreachable("broken")
@@ -192,7 +193,7 @@ async def test_an_error_in_the_work_is_raised_and_the_lease_released() -> None:
 
 async def test_times_that_could_allow_two_leaders_are_rejected() -> None:
     with pytest.raises(UsageError, match="renew deadline < duration"):
-        election(FakeApiServer(), "one", duration=5.0, renew_deadline=5.0)
+        election(ApiInMemory(), "one", duration=5.0, renew_deadline=5.0)
 
 
 async def _caught(leading: Awaitable[None]) -> Exception | None:

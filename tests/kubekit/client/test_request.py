@@ -11,7 +11,7 @@ from kubekit.client.request import LogOptions, PatchType, Request
 from kubekit.errors import UsageError
 from kubekit.objects.kinds import CONFIG_MAPS, NODES, POD_DISRUPTION_BUDGETS, PODS
 from kubekit.objects.meta import Key
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 
 X = Key("ns", "x")
 

@@ -11,26 +11,26 @@ import pytest
 from kubekit.client.client import Client
 from kubekit.control import event_recorder
 from kubekit.control.event_recorder import EventRecorder
-from kubekit.errors import Forbidden
 from kubekit.objects.events import EventSubject, EventText
+from kubekit.request_errors import Forbidden
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import NOW
-from tests.muster.operator.fake_apiserver import Server
 
 pytestmark = pytest.mark.looptime
 
 JOB = EventSubject("kubeflow.org/v1", "TFJob", "default", "j", "job-uid", "tfjob-controller")
 
 
-def reasons(server: Server) -> list[str]:
+def reasons(server: ApiInMemory) -> list[str]:
     return [obj["reason"] for path, obj in server.objects.items() if "/events/" in path]
 
 
 @asynccontextmanager
 async def recording(
-    server: Server, busy: Callable[[], bool] = lambda: False
+    server: ApiInMemory, busy: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[EventRecorder]:
     """A recorder that runs during the block and is then cancelled."""
-    recorder = EventRecorder(Client(server), lambda: NOW, busy)
+    recorder = EventRecorder(Client(server), lambda: NOW, busy, patience=30.0)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(recorder.run())
         yield recorder
@@ -38,7 +38,7 @@ async def recording(
 
 
 async def test_an_event_is_written_on_its_object() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with recording(server) as recorder:
         recorder.record(JOB, EventText("TFJobFailed", "x" * 2000, "Warning"))
         await asyncio.sleep(1)
@@ -56,7 +56,7 @@ async def test_an_event_is_written_on_its_object() -> None:
 async def test_an_event_that_cannot_be_sent_does_not_keep_others_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = Server()
+    server = ApiInMemory()
     async with recording(server) as recorder:
         for number in range(5):
             recorder.record(JOB, EventText(f"Bad{number}", "half of a pair: \ud800"))
@@ -68,7 +68,7 @@ async def test_an_event_that_cannot_be_sent_does_not_keep_others_back(
 
 
 async def test_events_still_queued_at_the_end_are_written() -> None:
-    server = Server(slow=0.05)
+    server = ApiInMemory(slow=0.05)
     async with recording(server) as recorder:
         await asyncio.sleep(0)
         for number in range(20):
@@ -78,7 +78,7 @@ async def test_events_still_queued_at_the_end_are_written() -> None:
 
 
 async def test_the_recorder_ends_soon_if_the_server_does_not_answer() -> None:
-    server = Server(slow=1000.0)
+    server = ApiInMemory(slow=1000.0)
     start = asyncio.get_running_loop().time()
     async with recording(server) as recorder:
         await asyncio.sleep(0)
@@ -90,7 +90,7 @@ async def test_the_recorder_ends_soon_if_the_server_does_not_answer() -> None:
 
 
 async def test_an_event_that_cannot_be_written_does_not_hold_up_the_next() -> None:
-    server = Server(fail=0.5, seed=4)
+    server = ApiInMemory(fail=0.5, seed=4)
     async with recording(server) as recorder:
         for number in range(40):
             recorder.record(JOB, EventText(f"Reason{number}", "m"))
@@ -100,7 +100,7 @@ async def test_an_event_that_cannot_be_written_does_not_hold_up_the_next() -> No
 
 
 async def test_an_event_that_repeats_is_one_event_written_at_growing_intervals() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with recording(server) as recorder:
         for _ in range(100):
             recorder.record(JOB, EventText("ErrResourceExists", "pod x is another's", "Warning"))
@@ -108,13 +108,13 @@ async def test_an_event_that_repeats_is_one_event_written_at_growing_intervals()
 
     (event,) = (obj for path, obj in server.objects.items() if "/events/" in path)
     assert 60 < event["count"] <= 100
-    writes = [ask for ask in server.requests if "/events" in ask[1]]
-    assert [method for method, _ in writes] == ["POST", *["PATCH"] * (len(writes) - 1)]
+    writes = [ask.method for ask in server.requests if "/events" in ask.path]
+    assert writes == ["POST", *["PATCH"] * (len(writes) - 1)]
     assert len(writes) < 9
 
 
 async def test_a_repeated_event_that_the_server_has_dropped_is_created_again() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with recording(server) as recorder:
         recorder.record(JOB, EventText("Reason", "m"))
         await asyncio.sleep(5)
@@ -127,7 +127,7 @@ async def test_a_repeated_event_that_the_server_has_dropped_is_created_again() -
 
 
 async def test_events_give_way_to_work_but_not_for_ever() -> None:
-    server = Server()
+    server = ApiInMemory()
     busy = True
     async with recording(server, lambda: busy) as recorder:
         recorder.record(JOB, EventText("First", "m"))
@@ -145,7 +145,7 @@ async def test_events_give_way_to_work_but_not_for_ever() -> None:
 
 async def test_the_number_of_remembered_events_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_recorder, "_MAX_REMEMBERED", 10)
-    server = Server()
+    server = ApiInMemory()
     async with recording(server) as recorder:
         for number in range(50):
             recorder.record(JOB, EventText(f"Reason{number}", "m"))
@@ -159,7 +159,7 @@ async def test_the_number_of_remembered_events_is_limited(monkeypatch: pytest.Mo
 
 
 async def test_an_awaited_write_returns_when_the_event_is_there() -> None:
-    server = Server()
+    server = ApiInMemory()
 
     await EventRecorder(Client(server), lambda: NOW).write(JOB, EventText("Reason", "m"))
 
@@ -167,7 +167,7 @@ async def test_an_awaited_write_returns_when_the_event_is_there() -> None:
 
 
 async def test_an_awaited_write_raises_and_its_retry_is_no_repetition() -> None:
-    server = Server()
+    server = ApiInMemory()
     server.forbidden = {"POST events"}
     recorder = EventRecorder(Client(server), lambda: NOW)
     with pytest.raises(Forbidden):
@@ -181,7 +181,7 @@ async def test_an_awaited_write_raises_and_its_retry_is_no_repetition() -> None:
 
 
 async def test_an_awaited_write_that_repeats_raises_the_count() -> None:
-    server = Server()
+    server = ApiInMemory()
     recorder = EventRecorder(Client(server), lambda: NOW)
 
     for _ in range(3):

@@ -8,9 +8,10 @@ import logging
 import pytest
 
 from kubekit.client.retry import Backoff
-from kubekit.control.loop import Outcome, RequeueAfter, run_workers
+from kubekit.control.loop import Outcome, RequeueAfter, TerminalError, run_workers
 from kubekit.control.work_queue import WorkQueue
-from kubekit.errors import Bug, Conflict, TerminalError, TooManyRequests, Unreachable
+from kubekit.errors import Bug
+from kubekit.request_errors import Conflict, TooManyRequests, Unreachable
 from kubekit.telemetry import unexpected_errors
 from tests.unexpected_errors import counted
 

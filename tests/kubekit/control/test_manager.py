@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kubekit.control.leader_election import LeaseLost
 from kubekit.control.manager import Manager
 from kubekit.control.work_queue import WorkQueue
-from kubekit.errors import LeaseLost, Unreachable
+from kubekit.request_errors import Unreachable
 from kubekit.telemetry.health import Health
 from kubekit.telemetry.metrics import REGISTRY
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kubekit.errors import InvalidQuantity
 from kubekit.objects import quantity
+from kubekit.objects.quantity import InvalidQuantity
 
 if TYPE_CHECKING:
     from kubekit.objects.core import Quantity

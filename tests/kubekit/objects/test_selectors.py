@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubekit.errors import InvalidSelector
 from kubekit.objects import selectors
 from kubekit.objects.affinity import LabelSelector, SelectorRequirement
+from kubekit.objects.selectors import InvalidSelector
 
 
 def vectors(name: str) -> list[dict[str, Any]]:

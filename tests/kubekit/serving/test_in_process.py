@@ -10,10 +10,10 @@ import pytest
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.client import Client
-from kubekit.errors import Unauthorized
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key
-from kubekit.serving import in_process
+from kubekit.request_errors import Unauthorized
+from kubekit.serving.listener import connect_in_process
 from tests.localkube.apiserver.running_server import ApiClient, running_server
 from tests.no_descriptors import no_descriptor_left
 
@@ -59,7 +59,7 @@ async def _turns() -> None:
 
 def _connected(server: Recorder | None = None) -> tuple[Recorder, Recorder]:
     client, server = Recorder(), server or Recorder()
-    in_process.connect(client, server)
+    connect_in_process(client, server)
     return client, server
 
 

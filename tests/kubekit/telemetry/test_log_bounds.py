@@ -7,7 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from kubekit.telemetry.log_bounds import RepeatedLine, RepeatedRecords
+from kubekit.telemetry.logging_setup import RepeatedRecords
+from kubekit.telemetry.unexpected_errors import RepeatedLine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 DAEMON = """
 import logging, os, sys
 from pathlib import Path
-from kubekit.telemetry import log_bounds, logging_setup
-file = log_bounds.BoundedFile.behind_stderr(Path(sys.argv[1]))
+from kubekit.telemetry import logging_setup
+file = logging_setup.BoundedFile.behind_stderr(Path(sys.argv[1]))
 if file is not None:
-    file = log_bounds.BoundedFile(Path(sys.argv[1]), limit=10_000)
+    file = logging_setup.BoundedFile(Path(sys.argv[1]), limit=10_000)
 logging_setup.setup(file=file)
 for number in range(1000):
     logging.getLogger("test").warning("line %d %s", number, "x" * 50)

@@ -14,9 +14,10 @@ from kubekit.client.error_response import error_from_response
 from kubekit.client.request import Request, Response
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import Kind
-from kubekit.watch.any_version import AnyVersionInformer
+from kubekit.watch.informer import AnyVersionInformer
 from kubekit.watch.informer_cache import Change
-from tests.kubekit.client.fake_apiserver import FakeApiServer, pod, status_response
+from tests.api_in_memory import ApiInMemory, status_response
+from tests.kubekit.builders import pod
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ KIND = Kind("example.com", "v1alpha2", "pods", "Pod", Pod)
 ROOT = "/apis/example.com"
 
 
-class VersionedServer(FakeApiServer):
+class VersionedServer(ApiInMemory):
     """Serves the pods of the fake in some versions of a group; `v1` of it has other resources."""
 
     def __init__(self, *served: str) -> None:
@@ -75,18 +76,18 @@ async def test_the_first_served_version_is_listed_before_the_informer_has_synced
     served: tuple[str, ...],
 ) -> None:
     server = VersionedServer(*served)
-    await server.put(pod("a"))
+    server.add(pod("a"))
     async with watching(server) as (informer, _):
         await informer.synced()
         assert [p.metadata.name for p in informer.all()] == ["a"]
         assert informer.kind.version == served[0]
-        await server.put(pod("b"))
+        server.add(pod("b"))
         await eventually(lambda: len(informer.all()) == 2, timeout=60, what="the watch")
 
 
 async def test_a_resource_in_no_version_counts_as_empty_until_it_appears() -> None:
     server = VersionedServer()
-    await server.put(pod("a"))
+    server.add(pod("a"))
     async with watching(server) as (informer, _):
         await informer.synced()
         assert not informer.installed
@@ -97,12 +98,12 @@ async def test_a_resource_in_no_version_counts_as_empty_until_it_appears() -> No
 
 async def test_an_upgrade_of_the_server_changes_the_version_and_loses_no_object() -> None:
     server = VersionedServer("v1alpha2")
-    await server.put(pod("a"))
+    server.add(pod("a"))
     async with watching(server) as (informer, changes):
         await informer.synced()
         server.served = ("v1beta1",)
-        await server.cut()
-        await server.put(pod("b"))
+        server.cut()
+        server.add(pod("b"))
         await eventually(lambda: len(informer.all()) == 2, timeout=60, what="the new version")
 
     assert informer.kind.version == "v1beta1"

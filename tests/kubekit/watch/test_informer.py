@@ -15,7 +15,8 @@ from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
 from kubekit.watch.informer import Informer
 from kubekit.watch.informer_cache import Change
-from tests.kubekit.client.fake_apiserver import FakeApiServer, pod, status_response
+from tests.api_in_memory import POD, ApiInMemory, status_response
+from tests.kubekit.builders import pod
 from tests.unexpected_errors import counted
 from tests.waiting import eventually
 
@@ -38,7 +39,7 @@ class Seen:
 
 @asynccontextmanager
 async def watching(
-    server: FakeApiServer, **options: Any
+    server: ApiInMemory, **options: Any
 ) -> AsyncIterator[tuple[Informer[Pod], Seen]]:
     informer, seen = Informer(Client(server), PODS, **options), Seen()
     informer.subscribe(seen)
@@ -54,14 +55,14 @@ async def heard(seen: Seen, *words: str) -> None:
 
 
 async def test_an_informer_lists_and_then_reports_every_change_in_order() -> None:
-    server = FakeApiServer()
-    await server.put(pod("a"))
+    server = ApiInMemory()
+    server.add(pod("a"))
     async with watching(server) as (informer, seen):
         await informer.synced()
         assert [p.metadata.name for p in informer.all()] == ["a"]
-        await server.put(pod("b"))
-        await server.put(pod("a", colour="red"))
-        await server.remove("b")
+        server.add(pod("b"))
+        server.add(pod("a", colour="red"))
+        server.remove(f"{POD}/b")
         await heard(seen, "+a", "+b", "~a", "-b")
         stored = informer.get(Key("ns", "a"))
         assert stored is not None
@@ -70,7 +71,7 @@ async def test_an_informer_lists_and_then_reports_every_change_in_order() -> Non
 
 
 async def test_an_informer_is_not_synced_before_its_first_list() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     server.reachable = False
     async with watching(server) as (informer, _):
         await eventually(lambda: informer.stale_reason)
@@ -82,75 +83,74 @@ async def test_an_informer_is_not_synced_before_its_first_list() -> None:
 
 
 async def test_a_broken_stream_resumes_without_listing_and_without_repeating() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     async with watching(server) as (informer, seen):
         await informer.synced()
-        await server.put(pod("a"))
+        server.add(pod("a"))
         await heard(seen, "+a")
-        await server.cut()
-        await server.put(pod("b"))
+        server.cut()
+        server.add(pod("b"))
         await heard(seen, "+a", "+b")
-    lists = [r for r in server.requests if not dict(r.query).get("watch")]
-    assert len(lists) == 1
+    assert len(server.requests) == 1
 
 
 async def test_a_bookmark_moves_the_version_to_resume_from() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     async with watching(server) as (informer, seen):
         await informer.synced()
-        await server.put(pod("a"))
+        server.add(pod("a"))
         await heard(seen, "+a")
-        await server.bookmark()
+        server.bookmark()
         server.compact()  # nothing before the bookmark is kept
         await eventually(lambda: informer._progress.version == str(server.version))
-        await server.cut()
-        await server.put(pod("b"))
+        server.cut()
+        server.add(pod("b"))
         await heard(seen, "+a", "+b")
-    assert sum(not dict(r.query).get("watch") for r in server.requests) == 1
+    assert len(server.requests) == 1
 
 
 async def test_after_compaction_only_the_differences_are_reported() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     for name in ("gone", "same", "changed", "reborn"):
-        await server.put(pod(name))
+        server.add(pod(name))
     async with watching(server) as (informer, seen):
         await informer.synced()
         seen.words.clear()
         server.reachable = False
-        await server.cut()
+        server.cut()
         await eventually(lambda: informer.stale_reason)
-        await server.remove("gone")
-        await server.put(pod("changed", colour="red"))
-        await server.put(pod("new"))
-        await server.remove("reborn")
-        await server.put(pod("reborn", uid="second"))
+        server.remove(f"{POD}/gone")
+        server.add(pod("changed", colour="red"))
+        server.add(pod("new"))
+        server.remove(f"{POD}/reborn")
+        server.add(pod("reborn", uid="second"))
         server.compact()
         server.reachable = True
         await heard(seen, "-gone", "~changed", "+new", "-reborn", "+reborn")
 
 
 async def test_a_new_uid_in_a_modified_event_is_a_deletion_and_an_addition() -> None:
-    server = FakeApiServer()
-    await server.put(pod("a", uid="first"))
+    server = ApiInMemory()
+    server.add(pod("a", uid="first"))
     async with watching(server) as (informer, seen):
         await informer.synced()
-        await server.put(pod("a", uid="second"))  # MODIFIED: the events between were merged
+        server.add(pod("a", uid="second"))  # MODIFIED: the events between were merged
         await heard(seen, "+a", "-a", "+a")
 
 
 async def test_a_kind_that_is_not_installed_is_empty_and_found_when_it_appears(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = FakeApiServer()
-    server.installed = False
+    server = ApiInMemory()
+    server.missing = {"pods"}
     with caplog.at_level(logging.INFO):
         async with watching(server) as (informer, seen):
             await informer.synced()
             assert not informer.installed
             assert informer.stale_reason == ""
             await asyncio.sleep(300)
-            server.installed = True
-            await server.put(pod("a"))
+            server.missing = set()
+            server.add(pod("a"))
             began = asyncio.get_running_loop().time()
             await heard(seen, "+a")
             assert asyncio.get_running_loop().time() - began < 6
@@ -159,12 +159,12 @@ async def test_a_kind_that_is_not_installed_is_empty_and_found_when_it_appears(
 
 
 async def test_an_uninstalled_kind_empties_the_cache() -> None:
-    server = FakeApiServer()
-    await server.put(pod("a"))
+    server = ApiInMemory()
+    server.add(pod("a"))
     async with watching(server) as (informer, seen):
         await informer.synced()
-        server.installed = False
-        await server.cut()
+        server.missing = {"pods"}
+        server.cut()
         await heard(seen, "+a", "-a")
         assert not list(informer.all())
 
@@ -172,7 +172,7 @@ async def test_an_uninstalled_kind_empties_the_cache() -> None:
 async def test_a_forbidden_list_is_logged_once_exposed_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     server.answers.extend(status_response(403, "Forbidden", "no") for _ in range(8))
     async with watching(server) as (informer, _):
         await eventually(lambda: len(server.requests) >= 5, timeout=600)
@@ -188,42 +188,42 @@ async def test_a_forbidden_list_is_logged_once_exposed_and_retried(
 async def test_one_object_that_cannot_be_read_does_not_hide_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     bad = pod("bad")
     bad["spec"]["containers"] = "none"
-    await server.put(bad)
-    await server.put(pod("good"))
+    server.add(bad)
+    server.add(pod("good"))
     async with watching(server) as (informer, seen):
         await informer.synced()
         assert seen.words == ["+good"]
-        await server.put(pod("bad"))  # mended
+        server.add(pod("bad"))  # mended
         bad["metadata"]["name"] = "good"
         bad["metadata"]["uid"] = "uid-good"
-        await server.put(bad)  # broken
-        await server.put(pod("after"))
+        server.add(bad)  # broken
+        server.add(pod("after"))
         await heard(seen, "+good", "+bad", "-good", "+after")
     assert "bad" in caplog.text
 
 
 async def test_indexes_follow_changes() -> None:
-    server = FakeApiServer()
-    await server.put(pod("a", job="x"))
-    await server.put(pod("b", job="x"))
+    server = ApiInMemory()
+    server.add(pod("a", job="x"))
+    server.add(pod("b", job="x"))
     indexes = {"job": lambda p: [p.metadata.labels.get("job", "")]}
     async with watching(server, indexes=indexes) as (informer, seen):
         await informer.synced()
         assert [p.metadata.name for p in informer.by("job", "x")] == ["a", "b"]
-        await server.put(pod("a", job="y"))
-        await server.remove("b")
+        server.add(pod("a", job="y"))
+        server.remove(f"{POD}/b")
         await heard(seen, "+a", "+b", "~a", "-b")
         assert informer.by("job", "x") == []
         assert [p.metadata.name for p in informer.by("job", "y")] == ["a"]
 
 
 async def test_long_lists_are_read_in_pages() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     for number in range(1201):
-        await server.put(pod(f"p{number:04}"))
+        server.add(pod(f"p{number:04}"))
     listing = await Client(server).list(PODS, "ns")
     assert len(listing.items) == 1201
     assert len(server.requests) == 3
@@ -231,22 +231,22 @@ async def test_long_lists_are_read_in_pages() -> None:
 
 
 async def test_an_informer_of_raw_objects_works_the_same() -> None:
-    server = FakeApiServer()
+    server = ApiInMemory()
     informer = Informer(Client(server), PODS.read_as(dict))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(informer.run())
         await informer.synced()
-        await server.put(pod("a"))
+        server.add(pod("a"))
         await eventually(lambda: informer.get(Key("ns", "a")) is not None)
-        await server.put(pod("b"))
-        await server.cut()
+        server.add(pod("b"))
+        server.cut()
         await eventually(lambda: informer.get(Key("ns", "b")) is not None)
         task.cancel()
 
 
 async def test_a_listener_that_fails_for_one_object_does_not_end_the_watch() -> None:
-    server = FakeApiServer()
-    await server.put(pod("a"))
+    server = ApiInMemory()
+    server.add(pod("a"))
     informer, seen = Informer(Client(server), PODS), Seen()
 
     def fail(change: Change[Pod]) -> None:
@@ -258,8 +258,8 @@ async def test_a_listener_that_fails_for_one_object_does_not_end_the_watch() -> 
     before = counted().get("watch of pods", 0)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(informer.run())
-        await server.put(pod("b"))
-        await server.put(pod("c"))
+        server.add(pod("b"))
+        server.add(pod("c"))
         await eventually(lambda: len(seen.words) >= 3, timeout=60)
         task.cancel()
 

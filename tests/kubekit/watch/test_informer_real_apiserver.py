@@ -15,21 +15,16 @@ from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.client import Client
 from kubekit.client.request import Request, Response
 from kubekit.client.transport.http_transport import HttpTransport, WebSocket
-from kubekit.errors import (
-    Forbidden,
-    Gone,
-    Unauthorized,
-    Unreachable,
-)
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import PODS, Kind
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Forbidden, Gone, Unauthorized, Unreachable
 from kubekit.watch.informer import Informer
 from kubekit.watch.informer_cache import Change
 from muster.contract.pod_groups import VolcanoPodGroup
 from tests.controlplane.control_plane import ControlPlane
-from tests.kubekit.client.real_apiserver import in_parallel, pod
-from tests.waiting import eventually
+from tests.kubekit.builders import pod
+from tests.waiting import eventually, in_parallel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

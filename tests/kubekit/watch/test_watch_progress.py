@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import (
+from kubekit.errors import MusterError
+from kubekit.request_errors import (
     ApiError,
     Forbidden,
     Gone,
-    MusterError,
     NotFound,
     ServerError,
     TooManyRequests,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kubekit.client import request
 from kubekit.client.watch_stream import LineSplitter, WatchEvent, event_reader
-from kubekit.errors import ApiError, Gone
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import PODS
+from kubekit.request_errors import ApiError, Gone
 from kubekit.watch.informer_cache import identity_of
-from tests.kubekit.client.fake_apiserver import pod
+from tests.kubekit.builders import pod
 
 WATCH = request.watch(PODS, "", since="1")
 

@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kubekit.errors import StatusError
+from kubekit.request_errors import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 import msgspec
 
-from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
-from localkube.apiserver.kinds.services.service_addresses import DEFAULT_RANGE
+from localkube.apiserver.kinds.custom_resources import KnownKinds
+from localkube.apiserver.kinds.service_addresses import DEFAULT_RANGE
 from localkube.apiserver.server import ApiServer
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kubekit.objects.meta import timestamp
-from localkube.apiserver.event_expiry import TTL, EventExpiry
+from localkube.apiserver.housekeeping import EventExpiry
+from localkube.apiserver.kinds.namespaces_nodes_events import EVENTS_KEPT
 from tests.localkube.apiserver.running_server import ApiClient, running_server
 
 EVENTS = "/api/v1/namespaces/default/events"
@@ -51,17 +52,17 @@ async def test_an_event_lives_for_an_hour_after_its_last_write(api: ApiClient) -
     future = timestamp(clock.wall() + timedelta(days=365))
     for name, fields in (("once", {}), ("again", {}), ("lies", {"lastTimestamp": future})):
         assert (await api.send("POST", EVENTS, event(name, **fields))).status == 201
-    clock.passed = TTL - 1
+    clock.passed = EVENTS_KEPT - 1
     await expire_all(expiry)
     assert await names(api) == ["again", "lies", "once"]
     again = event("again", count=2)
     assert (await api.send("PUT", f"{EVENTS}/again", again)).status == 200
 
-    clock.passed = TTL + 1
+    clock.passed = EVENTS_KEPT + 1
     await expire_all(expiry)
 
     assert await names(api) == ["again"]
-    clock.passed = 2 * TTL
+    clock.passed = 2 * EVENTS_KEPT
     await expire_all(expiry)
     assert await names(api) == []
 
@@ -87,6 +88,6 @@ async def test_events_of_an_earlier_run_expire_in_batches_by_the_time_they_were_
         clock.passed = 11 * 60
         assert await expire_all(expiry) == 3
         assert await names(api) == ["seen", "unborn"]
-        clock.passed = TTL + 1
+        clock.passed = EVENTS_KEPT + 1
         await expire_all(expiry)
         assert await names(api) == []

@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 
 from kubekit.serving import http_connection, listener
-from kubekit.serving.limits import Limits
+from kubekit.serving.connection_limits import Limits
 from kubekit.serving.peer import Peer, PeerFinder
 from tests.waiting import eventually
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from yarl import URL
 
+from tests.builders import pod
 from tests.localkube.apiserver.fake_node import FakeNode
 from tests.localkube.apiserver.running_server import running_server
 
@@ -170,10 +171,6 @@ NUMBERS = ("²", DIGITS, 2**63, 2**70, -(2**63) - 1, 1.5, "NaN", "9" * 999)
 """Values of a field that is an integer."""
 
 
-def pod(**spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "x"}, "spec": {"containers": [CONTAINER], **spec}}
-
-
 def bodies(value: Any) -> list[tuple[str, dict[str, Any]]]:
     """Objects with this value as a number that has some meaning to the server."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
@@ -315,5 +312,5 @@ async def test_integers_end_where_those_of_the_real_server_end(api: ApiClient) -
     assert await status(replicas=2**31) == 400
     assert await status(strategy={"rollingUpdate": {"maxSurge": 2**31 - 1}}) == 201
     assert await status(strategy={"rollingUpdate": {"maxSurge": 2**31}}) == 400
-    long = pod(terminationGracePeriodSeconds=2**31 - 1)
+    long = pod("x", terminationGracePeriodSeconds=2**31 - 1)
     assert (await api.send("POST", f"{PODS}?dryRun=All", long)).status == 201

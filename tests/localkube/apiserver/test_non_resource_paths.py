@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,27 +42,6 @@ async def test_verbose_health_lists_the_checks(api: ApiClient) -> None:
 
     assert reply.body.splitlines()[0] == "[+]ping ok"
     assert reply.body.splitlines()[-1] == "livez check passed"
-
-
-@pytest.mark.parametrize(
-    ("path", "agent", "indented"),
-    [
-        ("/version", "kubectl/v1.36", True),
-        (f"{CM}/none", "kubectl/v1.36", False),
-        (f"{CM}/none", "curl/8.0", True),
-        (f"{CM}/none?pretty=false", "curl/8.0", False),
-        ("/api?pretty=1", "kubectl/v1.36", True),
-    ],
-)
-async def test_answers_are_indented_for_people(
-    api: ApiClient, path: str, agent: str, indented: bool
-) -> None:
-    url, headers = api.server.url + path, {"User-Agent": agent}
-    async with api.session.get(url, headers=headers) as response:
-        body = await response.read()
-
-    assert body.startswith(b'{\n  "') == indented
-    assert json.loads(body)
 
 
 async def test_every_path_that_the_root_lists_exists(api: ApiClient) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from localkube.apiserver.verbs import Verbs
 from muster.contract import crds
 from tests.localkube.apiserver.running_server import MERGE, running_server
+from tests.unexpected_errors import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,3 +76,19 @@ async def test_an_object_cannot_grow_without_end_by_many_patches(api: ApiClient)
     assert (first.status, second.status) == (200, 413)
     assert second.body["message"] == "Request entity too large: limit is 3145728"
     assert (await api.send("DELETE", f"{JOBS}/a")).status == 200
+
+
+async def test_a_bug_is_answered_counted_and_logged_once(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Verbs, call: object) -> None:
+        raise KeyError("spec")
+
+    monkeypatch.setattr(Verbs, "read", fail)
+    before = counted().get("API request", 0.0)
+
+    answers = [await api.send("GET", "/api/v1/namespaces/default") for _ in range(3)]
+
+    assert [answer.status for answer in answers] == [500] * 3
+    assert counted()["API request"] == before + 3
+    assert sum("KeyError" in record.getMessage() for record in caplog.records) <= 1

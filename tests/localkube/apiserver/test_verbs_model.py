@@ -13,11 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kubekit.errors import StatusError
+from kubekit.request_errors import StatusError
 from localkube.apiserver import codec
 from localkube.apiserver.http.requests import Call, Route
-from localkube.apiserver.kinds.builtin import BUILTIN
-from localkube.apiserver.resource_registry import Registry
+from localkube.apiserver.resource_registry import BUILTIN, Registry
 from localkube.apiserver.store.store import Store
 from localkube.apiserver.verbs import Verbs
 from localkube.apiserver.views.watch_events import watch_events

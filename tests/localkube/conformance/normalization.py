@@ -106,6 +106,11 @@ def _plain_object(value: dict[str, Any]) -> dict[str, Any]:
     if isinstance(value.get("managedFields"), list):
         # They are sorted by time, and two writes may be in the same second or not.
         value["managedFields"].sort(key=_identity)
+    if str(value.get("token", "")).startswith("ey"):  # a JSON web token
+        value["token"] = "<token>"
+    if "incomplete" in value:  # the rules of a user, which have no order
+        for name in ("resourceRules", "nonResourceRules"):
+            value[name] = sorted(value.get(name) or (), key=str)
     prefix = value.get("generateName")
     if prefix and str(value.get("name", "")).startswith(prefix):
         value["name"] = f"{prefix}<suffix>"

@@ -47,12 +47,8 @@ def test_both_servers_answer_alike_after_a_compaction(
     control_plane_binaries: Path, tmp_path: Path
 ) -> None:
     namespace = f"case-{secrets.token_hex(4)}"
-    host = InThread(tmp_path)
-    ours = host.start()
-    try:
-        actual = normalized(play(ours, CASE, namespace, host.compact), CASE, namespace)
-    finally:
-        host.stop()
+    with InThread(tmp_path) as host:
+        actual = normalized(play(host.running, CASE, namespace, host.compact), CASE, namespace)
     with ControlPlane(control_plane_binaries, watch_cache=False) as plane:
         real = Running(plane.url, plane.token, plane.authority.certificate, plane.kubeconfig)
         expected = normalized(play(real, CASE, namespace, plane.compact), CASE, namespace)

@@ -3,51 +3,70 @@
 from __future__ import annotations
 
 import secrets
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.contract import crds
-from tests.localkube.conformance.cases import ALL
+from tests.localkube.conformance import recording
+from tests.localkube.conformance.cases import ALL, GROUPS
 from tests.localkube.conformance.normalization import normalized
-from tests.localkube.conformance.transcript import Case, Connection, Step, play
+from tests.localkube.conformance.recording import assert_alike, assert_as_recorded
+from tests.localkube.conformance.transcript import Case, play
 from tests.side_by_side import side_by_side
-from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.localkube.conformance.conftest import Running
+    from tests.localkube.conformance.recording import Recorder
 
-pytestmark = pytest.mark.kube
+every_case = pytest.mark.parametrize(
+    ("group", "case"),
+    [pytest.param(group, case, id=case.name) for group, cases in GROUPS.items() for case in cases],
+)
+
+
+def new_namespace() -> str:
+    return f"case-{secrets.token_hex(4)}"
+
+
+def answers(case: Case, name: str, server: Running) -> list[Any]:
+    """What a server answers, in a namespace of this name, without what is accidental."""
+    return recording.plain(normalized(play(server, case, name), case, name))
 
 
 @pytest.fixture(scope="module")
-def installed(ours: Running, real: Running) -> None:
-    """Our CRDs on both servers, served."""
-    for server in (ours, real):
-        connection = Connection(server)
-        for crd in crds.load_all():
-            created = connection.send(
-                Step("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-            )
-            assert created.status in (201, 409), created.body
-        until(partial(_serves_jobs, connection), what="the jobs' CRD being served")
-        connection.close()
+def waiting(ours: Running, installed_here: None) -> dict[str, Future[list[Any]]]:
+    """The answers to cases that mostly wait for the end of a watch: they are played together."""
+    cases = [case for case in ALL if any("watch=" in step.path for step in case.steps)]
+    with ThreadPoolExecutor(len(cases)) as pool:
+        return {case.name: pool.submit(answers, case, new_namespace(), ours) for case in cases}
 
 
-def _serves_jobs(connection: Connection) -> bool:
-    return connection.send(Step("GET", "/apis/kubeflow.org/v1/tfjobs")).status == 200
-
-
-@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
-def test_both_servers_give_the_same_answers(
-    case: Case, ours: Running, real: Running, installed: None
+@every_case
+def test_our_server_gives_the_recorded_answers(
+    group: str, case: Case, ours: Running, waiting: dict[str, Future[list[Any]]]
 ) -> None:
-    name = f"case-{secrets.token_hex(4)}"
-
-    expected, actual = side_by_side(
-        lambda server: normalized(play(server, case, name), case, name), real, ours
+    actual = (
+        waiting[case.name].result()
+        if case.name in waiting
+        else answers(case, new_namespace(), ours)
     )
 
-    for step, want, got in zip(case.steps, expected, actual, strict=True):
-        assert got == want, f"{step.method} {step.path}"
+    assert_as_recorded(group, case.name, case.steps, actual)
+
+
+@pytest.mark.kube
+@every_case
+def test_both_servers_give_the_same_answers(
+    group: str, case: Case, ours: Running, real: Running, installed: None, recorder: Recorder
+) -> None:
+    expected, actual = side_by_side(partial(answers, case, new_namespace()), real, ours)
+
+    assert_alike(case.steps, expected, actual)
+    recorder.check(group, case.name, case.steps, expected)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_nothing_is_recorded_that_is_not_asked(group: str) -> None:
+    assert set(recording.read(group)) == {case.name for case in GROUPS[group]}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.localkube.conformance.test_conformance import installed
 from tests.side_by_side import side_by_side
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from tests.localkube.conformance.conftest import Running
 
 pytestmark = pytest.mark.kube
-__all__ = ["installed"]
 
 POD = """
 apiVersion: v1

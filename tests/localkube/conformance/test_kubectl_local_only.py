@@ -86,22 +86,20 @@ def kubectl(
     control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Kubectl]:
     """A server with our CRDs, one node and one running pod."""
-    host = InThread(tmp_path_factory.mktemp("alone"), FakeNode())
-    server = host.start()
-    connection = Connection(server)
-    for crd in crds.load_all():
-        connection.send(
-            Step("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-        )
-    assert connection.send(Step("POST", "/api/v1/nodes", NODE)).status == 201
-    path = "/api/v1/namespaces/default/pods"
-    assert connection.send(Step("POST", path, POD)).status == 201
-    assert (
-        connection.send(Step("PUT", f"{path}/p/status", {**POD, "status": RUNNING})).status == 200
-    )
-    connection.close()
-    yield Kubectl(control_plane_binaries / "kubectl", server.kubeconfig)
-    host.stop()
+    with InThread(tmp_path_factory.mktemp("alone"), FakeNode()) as host:
+        server = host.running
+        connection = Connection(server)
+        for crd in crds.load_all():
+            connection.send(
+                Step("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+            )
+        assert connection.send(Step("POST", "/api/v1/nodes", NODE)).status == 201
+        path = "/api/v1/namespaces/default/pods"
+        assert connection.send(Step("POST", path, POD)).status == 201
+        started = Step("PUT", f"{path}/p/status", {**POD, "status": RUNNING})
+        assert connection.send(started).status == 200
+        connection.close()
+        yield Kubectl(control_plane_binaries / "kubectl", server.kubeconfig)
 
 
 def test_kubectl_logs_shows_the_log(kubectl: Kubectl) -> None:

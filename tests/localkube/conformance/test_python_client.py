@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.contract import crds
+from tests.builders import pod
 from tests.localkube.apiserver.fake_node import FakeNode
 from tests.localkube.conformance.conftest import InThread
 from tests.waiting import until
@@ -21,23 +22,16 @@ kubernetes: Any = importlib.import_module("kubernetes")  # generated types say t
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    host = InThread(tmp_path_factory.mktemp("client"), FakeNode())
-    server = host.start()
-    client = kubernetes.config.new_client_from_config(str(server.kubeconfig))
-    yield client
-    client.rest_client.pool_manager.clear()
-    client.close()
-    host.stop()
+    with InThread(tmp_path_factory.mktemp("client"), FakeNode()) as host:
+        client = kubernetes.config.new_client_from_config(str(host.kubeconfig))
+        yield client
+        client.rest_client.pool_manager.clear()
+        client.close()
 
 
 @pytest.fixture
 def core(api: Any) -> Any:
     return kubernetes.client.CoreV1Api(api)
-
-
-def pod(name: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": "busybox:1"}
-    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
 def test_the_client_creates_reads_patches_lists_and_deletes(core: Any) -> None:

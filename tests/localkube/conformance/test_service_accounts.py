@@ -77,12 +77,12 @@ def servers(
     control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Running, Running]]:
     """The real server and ours, both with the admission of service accounts."""
-    host = InThread(tmp_path_factory.mktemp("apiserver"), admit_service_accounts=True)
-    with ControlPlane(control_plane_binaries, default_admission=True) as plane:
-        ours = host.start()
+    with (
+        ControlPlane(control_plane_binaries, default_admission=True) as plane,
+        InThread(tmp_path_factory.mktemp("apiserver"), admit_service_accounts=True) as host,
+    ):
         certificate = plane.authority.certificate
-        yield Running(plane.url, plane.token, certificate, plane.kubeconfig), ours
-        host.stop()
+        yield Running(plane.url, plane.token, certificate, plane.kubeconfig), host.running
 
 
 def test_pods_get_the_same_from_their_account(servers: tuple[Running, Running]) -> None:

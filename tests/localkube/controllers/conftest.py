@@ -6,27 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kubekit.client.auth.endpoint import Endpoint
-from kubekit.client.client import Client
-from localkube.apiserver.server import ApiServer
+from tests.local_server import local_client
 from tests.localkube.controllers import two_clusters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from kubekit.client.client import Client
     from tests.localkube.controllers.two_clusters import ClusterUnderTest
 
 
 @pytest.fixture
 async def api_client(tmp_path: Path) -> AsyncIterator[Client]:
     """The client of an API server without controllers."""
-    server = ApiServer(tmp_path / "api")
-    await server.start()
-    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
-    async with Client.connect(endpoint) as client:
+    async with local_client(tmp_path / "api") as client:
         yield client
-    await server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kubekit.errors import NotFound
 from kubekit.objects.meta import ObjectMeta
+from kubekit.request_errors import NotFound
 from localkube.controllers.pod_control import TIMEOUT, Expectations
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

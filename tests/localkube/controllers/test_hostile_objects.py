@@ -45,6 +45,7 @@ from localkube.controllers.workloads import (
     Pod,
     ReplicaSet,
     StatefulSet,
+    available_in,
     deletion_order,
 )
 from tests import unexpected_errors
@@ -200,7 +201,7 @@ def test_a_deployment_is_decided_about_whatever_its_sets_say(
     deployment_rollout.deadline_in(deployment, status, NOW)
     replica_set_controller.decide(new, owned, owned)
     replica_set_controller.status(new, owned, "", NOW)
-    replica_set_controller.available_in(new, owned, NOW)
+    available_in(owned, new.spec.min_ready_seconds, NOW)
     assert deletion_order(owned, owned)[::-1] != [None]
 
 
@@ -242,7 +243,6 @@ def test_a_stateful_set_is_decided_about_whatever_its_size(
     assert len(plan.create) <= BURST
     assert all(start <= number < start + replicas for number, _ in plan.create)
     stateful_decisions.stateful_set_status(state)
-    stateful_decisions.available_in(state)
 
 
 @given(
@@ -421,7 +421,6 @@ def test_a_daemon_set_is_decided_about_whatever_it_says(
 
     daemon_decisions.mend(state)
     daemon_decisions.daemon_set_status(state)
-    daemon_decisions.available_in(state)
     daemon_set_decision.roll(state)
 
 

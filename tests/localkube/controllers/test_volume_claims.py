@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from kubekit.client.client import Client
-from kubekit.errors import Conflict
 from kubekit.objects.kinds import NAMESPACES
 from kubekit.objects.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
 from kubekit.objects.kinds import PERSISTENT_VOLUMES as VOLUMES
 from kubekit.objects.meta import Key
 from kubekit.objects.storage import SELECTED_NODE, PersistentVolume, VolumeClaim
+from kubekit.request_errors import Conflict
 from kubekit.watch.informer import Informer
 from localkube.controllers import persistent_volume_controller
 from localkube.controllers.controller_manager import ControllerManager

@@ -6,25 +6,19 @@ comes from the controllers (or from the API servers, which `tests/localkube/conf
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kubekit.client.auth.endpoint import Endpoint
-from kubekit.client.client import Client
-from localkube.apiserver.server import ApiServer
 from localkube.controllers import controller_manager
 from tests.controlplane import http_request
 from tests.controlplane.certificates import Authority
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import Settings
 from tests.controlplane.processes import Child, start_on_free_port
-from tests.muster.operator.driver import connections_closed
-from tests.waiting import until
+from tests.local_server import LocalServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,38 +80,11 @@ def local(binaries: Path, folder: Path) -> Iterator[ClusterUnderTest]:
 def controlled(
     binaries: Path, folder: Path, settings: controller_manager.Settings
 ) -> Iterator[ClusterUnderTest]:
-    """The local API server with our controllers on a loop of their own."""
-    started: list[ApiServer] = []
-    ready, stop = threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        server = ApiServer(folder)
-        await server.start()
-        endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
-        async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-            task = group.create_task(
-                controller_manager.run(client, replace(settings, root_ca=server.ca.decode()))
-            )
-            started.append(server)
-            ready.set()
-            await stop.wait()
-            task.cancel()
-        await server.stop()
-        await connections_closed()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        until(ready.is_set, what="the local API server")
-        server = started[0]
-        kubeconfig = folder / "kubeconfig"
-        server.credentials.write_kubeconfig(kubeconfig, server.url)
-        yield ClusterUnderTest("local", binaries, kubeconfig)
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
-        loop.close()
+    """The local API server with our controllers."""
+    with LocalServer(folder) as server:
+        with_ca = replace(settings, root_ca=server.server.ca.decode())
+        server.run(lambda client: controller_manager.run(client, with_ca))
+        yield ClusterUnderTest("local", binaries, server.kubeconfig)
 
 
 @contextmanager

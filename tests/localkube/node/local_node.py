@@ -19,9 +19,9 @@ import pytest
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.client import Client
-from kubekit.errors import BadRequest, NotFound
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import BadRequest, NotFound
 from localkube.apiserver.server import ApiServer
 from localkube.node.agent import Agent, Settings
 from localkube.node.machine.capacity import declare_nodes
@@ -92,6 +92,14 @@ class LocalNode:
         return await self.until(
             name, lambda p: p.get("status", {}).get("phase") in phases, f"{name} in {phases}"
         )
+
+    async def address(self, name: str) -> str:
+        """The pod's address, once its status has one: its log may be there before."""
+        pod = await self.until(
+            name, lambda p: p.get("status", {}).get("podIP"), f"{name}'s address"
+        )
+        address: str = pod["status"]["podIP"]
+        return address
 
     async def ended(self, name: str) -> Raw:
         """The terminated state of the pod's first container, once the pod has ended."""

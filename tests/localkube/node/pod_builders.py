@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from localkube.node.pod import Pod
-from localkube.node.runtime.attempts import Attempt, State
-from localkube.node.runtime.pod_records import PodRecord
+from localkube.node.runtime.pod_records import Attempt, PodRecord, State
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Raw = dict[str, Any]

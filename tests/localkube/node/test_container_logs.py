@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localkube.node import container_log_reader
-from localkube.node.standalone import log_writer
+from localkube.node.standalone import shim
 from localkube.node_interface import LogOptions
 
 NOW = 1_790_000_000_000_000_000
@@ -17,7 +17,7 @@ NOW = 1_790_000_000_000_000_000
 
 def write_log(path: Path, *lines: str, end: str = "\n") -> None:
     text = ("\n".join(lines) + end if lines else "").encode()
-    path.write_bytes(log_writer.records("stdout", text, NOW))
+    path.write_bytes(shim.records("stdout", text, NOW))
 
 
 async def read_blocks(path: Path, **options: Any) -> list[bytes]:
@@ -104,7 +104,7 @@ async def test_lines_written_while_reading_are_returned_only_with_follow(
 
     blocks = [await anext(reader)]
     with log.open("ab") as file:
-        file.write(log_writer.records("stdout", b"later\n", NOW))
+        file.write(shim.records("stdout", b"later\n", NOW))
     blocks += [block async for block in reader]
 
     assert b"".join(blocks).decode().splitlines() == lines

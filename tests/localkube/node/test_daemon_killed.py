@@ -102,10 +102,13 @@ async def test_a_pod_without_a_controller_restarts_in_place_at_the_next_up(home:
         before = await first.pod("p")
     async with local_node(home) as second:
         await second.says("p", "2")
-        after = await second.phase("p", "Running")
+        after = await second.until("p", restarted_once, "p restarted once")
 
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert after["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
+def restarted_once(pod: Raw) -> bool:
+    return bool(pod["status"]["containerStatuses"][0]["restartCount"] == 1)
 
 
 async def test_stopping_the_cluster_repeatedly_causes_no_crash_loop(home: Path) -> None:

@@ -8,9 +8,9 @@ import resource
 
 import pytest
 
-from kubekit.errors import MusterError, OutOfDescriptors
-from kubekit.serving.limits import Limits
-from localkube.node.descriptors import Descriptors
+from kubekit.errors import MusterError
+from kubekit.serving.connection_limits import Limits
+from localkube.node.descriptors import Descriptors, OutOfDescriptors
 from muster.local_daemon import check_descriptor_limit
 from tests.no_descriptors import room_for
 

@@ -12,7 +12,7 @@ import pytest
 
 from kubekit import errors
 from kubekit.objects.kinds import EVENTS
-from localkube.node.events import PodEvents
+from localkube.node.pod_events import PodEvents
 from localkube.node_interface import ExecOptions
 from tests.localkube.node.exec_client import ExecClient
 from tests.localkube.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
@@ -99,7 +99,7 @@ async def test_a_probe_connects_to_the_pods_address_and_reports_a_refused_connec
     )
 
     text = await local.says("serves", "asked for")
-    address = (await local.pod("serves"))["status"]["podIP"]
+    address = await local.address("serves")
     assert text.splitlines()[0] == f"asked for {address}:8080"
 
     async def recorded() -> bool:

@@ -11,21 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubekit.errors import MissingReference
 from kubekit.objects.core import Service
 from kubekit.objects.kinds import PODS, SERVICES, Kind
 from kubekit.objects.meta import Key
-from localkube.node import env, pod_status
-from localkube.node.decide import decide
-from localkube.node.env import PodContext
-from localkube.node.eviction.disk_limits import over_limit
-from localkube.node.eviction.disk_usage import Disk, DiskUsage
-from localkube.node.log_archive.archive import LogOwners, job_pod
-from localkube.node.network import hosts_file
-from localkube.node.network.services import rules
-from localkube.node.network.services.ports import EndpointSlice, service_ports
-from localkube.node.pod import Pod
-from muster.models import location
+from localkube.node import env_and_files, pod_status
+from localkube.node.env_and_files import PodContext
+from localkube.node.eviction import Disk, DiskUsage, over_limit
+from localkube.node.log_archive import LogOwners, job_pod
+from localkube.node.network import hosts_file, service_rules
+from localkube.node.network.service_addresses import EndpointSlice, service_ports
+from localkube.node.pod import MissingReference, Pod
+from localkube.node.pod_decision import decide
+from muster.models import watcher
 from tests import unexpected_errors
 from tests.hostile_values import TIMES, counts, one_of, some_of, texts, times
 from tests.localkube.node.local_node import LocalNode, needs_namespaces
@@ -150,12 +147,12 @@ def test_what_is_read_of_a_pod_is_a_value_or_one_clear_error(pod: Pod) -> None:
     table = hosts_file.hosts_entries([pod], [], lambda _: "10.0.0.2", lambda _: "")
     hosts_file.render_hosts_file("default", table, pod.spec.host_aliases).encode()
     over_limit(pod, DiskUsage({"v": 1}, {"main": 1}), Disk(100, 10))
-    location.model_directory(pod)
-    location.model_name(pod)
+    watcher.model_directory(pod)
+    watcher.model_name(pod)
     job_pod(pod, LogOwners())
-    variables = env.environment(pod, container, PodContext(), {})
+    variables = env_and_files.environment(pod, container, PodContext(), {})
     with contextlib.suppress(MissingReference):
-        env.command_line(container, variables)
+        env_and_files.command_line(container, variables)
 
 
 slices = st.fixed_dictionaries(
@@ -189,7 +186,7 @@ WEB = {
     "metadata": {"name": "web", "namespace": "default"},
     "spec": {"clusterIP": "10.1.0.5", "ports": [{"port": 80, "protocol": "TCP"}]},
 }
-NETWORKS = rules.Networks("b", IPv4Network("10.0.0.0/20"), IPv4Network("10.1.0.0/20"))
+NETWORKS = service_rules.Networks("b", IPv4Network("10.0.0.0/20"), IPv4Network("10.1.0.0/20"))
 
 
 @given(
@@ -206,7 +203,7 @@ def test_the_kernels_rules_can_be_written_whatever_slices_say(
 
     ports = service_ports(services, written)
 
-    assert rules.table(NETWORKS, ports)
+    assert service_rules.table(NETWORKS, ports)
     assert "10.1.0.5" in {row.address for row in ports}
     assert {e.address for row in ports for e in row.endpoints} <= {"10.0.0.9", "127.0.0.1"}
 

@@ -12,8 +12,7 @@ from kubekit.objects.conditions import FILES_DISCARDED
 from kubekit.objects.core import PodStatus
 from localkube.node.pod import Pod
 from localkube.node.pod_status import WaitingReason, pod_status
-from localkube.node.runtime.attempts import LOST, Attempt, State
-from localkube.node.runtime.pod_records import PodRecord
+from localkube.node.runtime.pod_records import LOST, Attempt, PodRecord, State
 from tests.localkube.node.pod_builders import (
     NOTHING,
     NOW,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import Unreachable
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Unreachable
 from tests.localkube.node.local_node import LocalNode, needs_namespaces
 from tests.localkube.node.pod_builders import python
+from tests.localkube.port_forward_client import forward_port
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
@@ -32,7 +33,7 @@ async def test_a_program_is_reached_wherever_it_listens(
     await local.run(python("echo", script, hostNetwork=host_network))
     await local.says("echo", "listens")
 
-    async with local.client.port_forward(Key("default", "echo"), port) as forward:
+    async with forward_port(local.client, Key("default", "echo"), port) as forward:
         connection = await forward.connect()
         await connection.write(b"hello")
         assert await connection.read() == b"HELLO"
@@ -43,6 +44,6 @@ async def test_a_port_on_which_nothing_listens_is_refused(local: LocalNode) -> N
     await local.run(python("quiet", "import signal; print('up', flush=True); signal.pause()"))
     await local.says("quiet", "up")
 
-    async with local.client.port_forward(Key("default", "quiet"), 9) as forward:
+    async with forward_port(local.client, Key("default", "quiet"), 9) as forward:
         with pytest.raises(Unreachable, match=r"forwarding port 9 to pod quiet.*refused"):
             await (await forward.connect()).read()

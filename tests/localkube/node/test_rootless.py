@@ -25,12 +25,12 @@ FILES = [
     "test_processes_of_a_pod.py",
     "test_python_environment.py",
     "network/test_pod_names.py",
-    "volumes/test_volumes_in_pods.py",
+    "test_volumes_in_pods.py",
     "test_daemon_killed.py",
     "test_service_account.py",
-    "probes/test_probes_in_pods.py",
+    "test_probes_in_pods.py",
     "network/test_loopback_ports.py",
-    "network/services/test_services_in_pods.py",
+    "network/test_services_in_pods.py",
     "test_attach.py",
     "runtime/test_hung_shims.py",
     "runtime/test_sandbox_recreated.py",
@@ -39,11 +39,13 @@ FILES = [
 ]
 
 
-def test_an_ordinary_user_reads_a_folder_below_one_that_is_closed(tmp_path: Path) -> None:
-    closed, folder = tmp_path / "closed", tmp_path / "closed" / "folder"
-    folder.mkdir(parents=True)
-    (folder / "program.py").write_text("import os; print(os.getuid(), os.getcwd())")
-    closed.chmod(0o700)
+@pytest.mark.parametrize("closed", ["parent", "parent/folder"])
+def test_an_ordinary_user_reads_a_folder_that_is_closed(tmp_path: Path, closed: str) -> None:
+    folder = tmp_path / "parent" / "folder"
+    (folder / "package").mkdir(parents=True)
+    (folder / "package" / "place.py").write_text("import os; where = os.getuid(), os.getcwd()")
+    (folder / "program.py").write_text("from package.place import where; print(*where)")
+    (tmp_path / closed).chmod(0o700)
 
     with tempfile.TemporaryDirectory() as place:
         becoming = [sys.executable, "-m", "tests.as_nobody", str(NOBODY), place, str(folder)]

@@ -15,10 +15,11 @@ from kubekit.objects.meta import Key
 from localkube.node.pod import Pod
 from localkube.node.service_account import (
     TOKEN_DIRECTORY,
+    Clocks,
     ServiceAccountTokens,
+    renew_at,
     with_token_volume,
 )
-from localkube.node.token_renewal import Clocks, renew_at
 from tests.localkube.node.local_node import LocalNode, Raw, local_node, needs_namespaces
 from tests.localkube.node.pod_builders import container, make_pod, manifest
 

@@ -15,6 +15,7 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key, Raw
 from muster.cli import main
+from tests.builders import pod
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,6 @@ class Applier:
         with self.client() as client:
             config_map = client.find(CONFIG_MAPS, Key(self.namespace, name))
         return dict(config_map.data) if config_map else None
-
-
-def config_map(name: str, **data: str) -> Raw:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-
-
-def pod(name: str) -> Raw:
-    spec = {"containers": [{"name": "c", "image": "i"}]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def deployment(name: str, replicas: int = 1) -> Raw:

@@ -13,12 +13,12 @@ import pytest
 
 from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import AlreadyExists, NotFound
 from kubekit.objects.kinds import CRDS, NAMESPACES, Kind
+from kubekit.request_errors import AlreadyExists, NotFound
 from muster.cli.show import messages
 from muster.client.server_tables import KINDS_BY_WORD
 from muster.contract import crds
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 from tests.controlplane.control_plane import ControlPlane
 from tests.local_server import LocalServer
 from tests.muster.cli.fake_cluster import Scene

@@ -19,8 +19,8 @@ import pytest
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import Request, Response
-from kubekit.errors import Forbidden, NotFound
 from kubekit.objects.selectors import parse_labels
+from kubekit.request_errors import Forbidden, NotFound
 from muster.cli import main
 from muster.client import target
 from muster.jobs import names
@@ -93,7 +93,7 @@ class Scene:
         """Exit code, stdout and stderr."""
         client = FakeCluster(self.objects, self.forbidden, cluster_wide=self.cluster_wide)
         self.patch.setattr(target.Cluster, "connect", lambda _: client)
-        self.patch.setattr(target, "find_cluster", lambda _: self.cluster())
+        self.patch.setattr(target.Target, "find", lambda _: self.cluster())
         code = main.run("arena", list(words), clock=lambda: self.now)
         out = self.capture.readouterr()
         self.sent = client.sent

@@ -12,7 +12,7 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key, Raw
 from muster.cli import main
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 
 TEMPLATE = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
 

@@ -11,7 +11,7 @@ import pytest
 
 from kubekit.objects.meta import Raw
 from muster.cli import main
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 
 BARE = {"tfjob": "Worker", "mpijob": "Worker", "pytorchjob": "Master", "jaxjob": "Worker"}
 """The role to look at where a flag is for all of them."""

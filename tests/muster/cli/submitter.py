@@ -9,7 +9,7 @@ from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Kind
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.muster.cli.submit_dry_run import Machine
 
 SUBMITTED: tuple[Kind[Any], ...] = (TFJOBS, CONFIG_MAPS, SERVICES, DEPLOYMENTS)

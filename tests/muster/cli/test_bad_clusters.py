@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import Unauthorized
+from kubekit.request_errors import Unauthorized
 from muster.cli import main
 from tests.controlplane.certificates import Authority
 from tests.controlplane.control_plane import ControlPlane

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.cli.confirmation import NOTHING_CHANGED
+from muster.cli.show.messages import NOTHING_CHANGED
 from tests.muster.cli.fake_cluster import Scene, condition, job
 from tests.muster.cli.show.terminal import Terminal
 

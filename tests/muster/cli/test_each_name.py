@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import MusterError, NotFound, Unreachable, UsageError
+from kubekit.errors import MusterError, UsageError
+from kubekit.request_errors import NotFound, Unreachable
 from muster.cli.each_name import Failures
 
 

@@ -14,7 +14,7 @@ import pytest
 import muster
 from kubekit import errors
 from muster.cli import main
-from muster.cli.habits import FLAG_HABITS, HABITS, NO_NAME
+from muster.cli.other_programs import FLAG_HABITS, HABITS, NO_NAME
 from muster.cli.verb_groups import RootGroup
 from muster.cli.verb_table import ALIASES, VERBS
 
@@ -71,7 +71,7 @@ def test_a_verb_of_another_program_gets_a_hint(
     ("line", "hint"),
     [
         ("delete --all", "`arena prune --since 1h`"), ("delete -A", "`arena delete JOB…`"),
-        ("delete -f job.yaml", "names, not files"), ("del --force x", "also a running job"),
+        ("delete -f job.yaml", "names, not files"), ("del --force x", "a running job too"),
         ("logs --all-containers x", "`arena logs --all JOB`"), ("logs -p x", "--previous"),
         ("list -a", "finished jobs too"), ("ls --all", "`arena list -A`"),
         ("list -l a=b", "`arena get jobs -l KEY=VALUE`"), ("scale x --replicas=3", "--workers"),
@@ -176,12 +176,12 @@ def test_without_a_cluster_a_verb_says_how_to_get_one(
         (errors.MusterError("x"), 1),
         (errors.UsageError("x"), 2),
         (errors.ConfigError("x"), 2),
-        (errors.NotFound("x", status=404), 3),
-        (errors.Forbidden("x", status=403), 4),
-        (errors.Unauthorized("x", status=401), 4),
-        (errors.Unreachable("x"), 5),
-        (errors.NoCluster("x"), 5),
-        (errors.JobFailed("x"), 10),
+        (muster.NotFound("x", status=404), 3),
+        (muster.Forbidden("x", status=403), 4),
+        (muster.Unauthorized("x", status=401), 4),
+        (muster.Unreachable("x"), 5),
+        (muster.NoCluster("x"), 5),
+        (muster.JobFailed("x"), 10),
         (RuntimeError("x"), 1),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from muster.cli import main
 from muster.cli.show.progress import summary
 from muster.client.jobs.waiting import JobWatch
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.local_server import LocalServer
 from tests.muster.cli.fake_cluster import FakeCluster, Scene, condition, job, pod
 
@@ -29,7 +29,7 @@ def test_a_cluster_without_the_job_crds_is_reported(scene: Scene, words: list[st
     code, out, err = scene.arena(*words)
 
     assert (code, out) == (3, "")
-    assert "the cluster knows no training jobs: their CRDs are not installed" in err
+    assert "the cluster does not know training jobs: their CRDs are not installed" in err
     assert NEXT in err
     assert "arena up" in err
 
@@ -40,7 +40,7 @@ def test_a_missing_crd_of_the_chosen_type_is_named(scene: Scene) -> None:
     code, _, err = scene.arena("list", "-T", "pytorch")
 
     assert code == 3
-    assert "the cluster knows no pytorchjobs: their CRD is not installed" in err
+    assert "the cluster does not know pytorchjobs: their CRD is not installed" in err
     assert scene.arena("list")[0] == 0
     assert "Not found training job x" in scene.arena("get", "x")[2]
 

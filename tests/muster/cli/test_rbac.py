@@ -176,7 +176,6 @@ def test_status_succeeds_if_the_user_may_not_list_nodes(
     scene: Scene,
 ) -> None:
     scene.forbidden = {"nodes"}
-    scene.patch.setattr("muster.cli.verbs.status.find_cluster", lambda _: scene.cluster())
 
     code, out, err = scene.arena("status")
 

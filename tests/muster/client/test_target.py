@@ -13,7 +13,7 @@ from kubekit.errors import ConfigError, UsageError
 from muster.cli import main
 from muster.client import target
 from muster.client.home import Home
-from muster.client.target import Cluster, Target, find_cluster
+from muster.client.target import Cluster, Target
 
 
 def kubeconfig(path: Path, context: str = "ctx", url: str = "https://example.invalid:6443") -> Path:
@@ -45,12 +45,12 @@ def running_local_cluster() -> Iterator[None]:
 
 
 def source(where: Target = Target()) -> str:  # noqa: B008 - frozen
-    cluster = find_cluster(where)
+    cluster = where.find()
     return cluster.source if cluster else ""
 
 
 def test_nothing_configured_is_no_cluster() -> None:
-    assert find_cluster(Target()) is None
+    assert Target().find() is None
 
 
 def test_the_order_is_flag_environment_choice_user_file_local(
@@ -80,7 +80,7 @@ def test_a_stored_context_is_used(tmp_path: Path) -> None:
 
     Home.of_user().choose("kube:mine")
 
-    cluster = find_cluster(Target())
+    cluster = Target().find()
     assert cluster is not None
     assert (cluster.name, cluster.local) == ("mine", False)
 
@@ -90,13 +90,13 @@ def test_a_stored_local_choice_never_falls_through_to_another_cluster(tmp_path: 
     kubeconfig(Home.of_user().kubeconfig)
     Home.of_user().choose("local")
 
-    assert find_cluster(Target()) is None
+    assert Target().find() is None
 
 
 def test_a_local_cluster_that_is_down_is_no_cluster() -> None:
     kubeconfig(Home.of_user().kubeconfig)
 
-    assert find_cluster(Target()) is None
+    assert Target().find() is None
 
 
 def test_an_unreadable_kubeconfig_variable_is_an_error_not_a_local_run(
@@ -106,12 +106,12 @@ def test_an_unreadable_kubeconfig_variable_is_an_error_not_a_local_run(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
 
     with pytest.raises(ConfigError, match="missing"):
-        find_cluster(Target())
+        Target().find()
 
 
 def test_the_namespace_is_the_flag_then_the_context(tmp_path: Path) -> None:
     where = Target(kubeconfig=kubeconfig(tmp_path / "k"))
-    cluster = find_cluster(where)
+    cluster = where.find()
 
     assert cluster is not None
     assert where.namespace_in(cluster) == "team"
@@ -126,9 +126,9 @@ def test_an_explicit_context_takes_precedence_over_the_stored_choice(
     Home.of_user().choose(choice)
 
     with running_local_cluster():
-        cluster = find_cluster(Target(context="two"))
+        cluster = Target(context="two").find()
         with pytest.raises(ConfigError, match=r"'three'.*two"):
-            find_cluster(Target(context="three"))
+            Target(context="three").find()
 
     assert cluster is not None
     assert (cluster.name, cluster.source) == ("two", "--context")
@@ -210,12 +210,12 @@ def test_a_home_means_its_own_local_cluster_and_no_other(
     other = Home(tmp_path / "other")
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k")))
 
-    assert find_cluster(Target(home=other)) is None
+    assert Target(home=other).find() is None
     other.make()
     kubeconfig(other.kubeconfig)
     with other.held():
         other.write_status(url="https://example.invalid:6443")
-        cluster = find_cluster(Target(home=other))
+        cluster = Target(home=other).find()
 
     assert cluster is not None
     assert (cluster.local, cluster.home) == (True, other)
@@ -235,15 +235,15 @@ def test_a_choice_is_a_context_of_the_files_that_kubectl_reads(
     monkeypatch.setenv("KUBECONFIG", str(two_contexts(tmp_path / "k")))
     kubeconfig(Path.home() / ".kube" / "config", context="three")
 
-    cluster = find_cluster(Target(choice="kube:two"))
+    cluster = Target(choice="kube:two").find()
 
     assert cluster is not None
     assert cluster.name == "two"
-    assert find_cluster(Target(choice="local")) is None
+    assert Target(choice="local").find() is None
     with pytest.raises(ConfigError, match=r"there is no context 'three' \(known: one, two\)"):
-        find_cluster(Target(choice="kube:three"))
+        Target(choice="kube:three").find()
     with pytest.raises(UsageError, match="'moon' is not a choice"):
-        find_cluster(Target(choice="moon"))
+        Target(choice="moon").find()
 
 
 def test_a_chosen_context_of_the_environments_file_is_used_with_and_without_the_variable(
@@ -259,10 +259,10 @@ def test_a_chosen_context_of_the_environments_file_is_used_with_and_without_the_
     assert capsys.readouterr().err == "cluster: two (from arena use)\n"
     monkeypatch.chdir("/")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "k"))
-    assert find_cluster(Target()).name == "two"  # type: ignore[union-attr]
-    assert find_cluster(Target(context="one")).name == "one"  # type: ignore[union-attr]
+    assert Target().find().name == "two"  # type: ignore[union-attr]
+    assert Target(context="one").find().name == "one"  # type: ignore[union-attr]
     monkeypatch.delenv("KUBECONFIG")
-    assert find_cluster(Target()).name == "two"  # type: ignore[union-attr]
+    assert Target().find().name == "two"  # type: ignore[union-attr]
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "other", "other")))
     assert source() == "$KUBECONFIG"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import Forbidden
+from kubekit.request_errors import Forbidden
 from kubekit.rights import MissingRight, Rule
 from muster.client.submit.user_role import with_role
 

@@ -13,12 +13,11 @@ from kubekit.errors import UsageError
 from kubekit.objects.core import Lease, LeaseSpec
 from kubekit.objects.meta import ObjectMeta, Raw
 from muster.contract import crds
-from muster.install.bindings import binding_of
-from muster.install.found import Found
+from muster.install.existing_objects import Found
 from muster.install.objects.manifests import components
 from muster.install.objects.values import DashboardValues, OperatorValues, SchedulerValues, Values
 from muster.install.other_systems import deployed_schedulers, other_operators
-from muster.install.own_operators import own_operators
+from muster.install.own_installations import binding_of, own_operators
 from muster.install.plan import Plan, Request, plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

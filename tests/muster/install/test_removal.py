@@ -7,9 +7,9 @@ import pytest
 from kubekit.errors import UsageError
 from kubekit.objects.meta import Raw
 from muster.install import removal
-from muster.install.bindings import read
 from muster.install.objects.manifests import components
 from muster.install.objects.values import DashboardValues, OperatorValues, SchedulerValues, Values
+from muster.install.own_installations import read_bindings
 from tests.muster.cli.fake_cluster import FakeCluster
 
 CLUSTER_WIDE = Values(image="i")
@@ -110,4 +110,4 @@ def test_a_user_with_rights_in_one_namespace_removes_the_operator_there() -> Non
     client.cluster_wide = False
 
     assert found(client, "a") == everything
-    assert {row.owners for row in read(client, ("a",))} == {frozenset({"a"})}
+    assert {row.owners for row in read_bindings(client, ("a",))} == {frozenset({"a"})}

@@ -12,6 +12,7 @@ from kubekit.objects.core import Pod
 from muster.jobs.job_state import crash_of
 from muster.jobs.view.summary import summarize
 from tests.muster.jobs.test_summary import job, pod
+from tests.muster.words import exited
 
 ENDED = {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-02T03:05:00Z"}
 LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container=x"}
@@ -32,7 +33,7 @@ def test_a_job_with_a_crashing_replica_is_restarting() -> None:
     summary = summarize(job("Created", "Running"), [pod(), crashed])
 
     assert summary.status == "RESTARTING"
-    text = "restarted 2 times; the last time it exited with code 3: boom"
+    text = f"restarted 2 times; the last time it {exited(3, 'boom')}"
     assert summary.reason == f"worker 1 {text}"
     assert summary.next_try == at(5, 20)
     assert summary.counts == "1 running, 1 restarting of 3"
@@ -43,7 +44,7 @@ def test_a_job_with_a_crashing_replica_is_restarting() -> None:
     ("finished", "expected"),
     [
         ("2026-01-02T03:04:50Z", "worker 1 restarted 2 times; the last time it was killed by sig"),
-        ("2026-01-02T02:04:50Z", "worker 0 restarted once; the last time it exited with code 3"),
+        ("2026-01-02T02:04:50Z", f"worker 0 restarted once; the last time it {exited(3)}"),
     ],
 )
 def test_a_crash_of_several_replicas_names_the_one_that_came_first(
@@ -64,7 +65,7 @@ def test_a_long_log_line_is_cut_in_the_reason_and_whole_in_the_crash() -> None:
     row = pod(**container(1, ENDED | {"message": "x" * 200}, waiting=LOOP))
     summary = summarize(job("Created", "Running"), [row])
 
-    assert summary.reason.endswith(f"exited with code 3: {'x' * 120}…")
+    assert summary.reason.endswith(f"{exited(3)}: {'x' * 120}…")
     crash = summary.instances[0].crash
     assert crash is not None
     assert crash.last_line == "x" * 200
@@ -74,7 +75,7 @@ def test_a_replica_that_runs_again_says_how_often_it_crashed() -> None:
     summary = summarize(job("Created", "Running"), [pod(**container(running={}))])
 
     assert (summary.status, summary.next_try) == ("RUNNING", None)
-    assert summary.reason == "worker 0 restarted 2 times; the last time it exited with code 3"
+    assert summary.reason == f"worker 0 restarted 2 times; the last time it {exited(3)}"
 
 
 def test_a_crashing_init_container_restarts_the_job_too() -> None:
@@ -85,7 +86,7 @@ def test_a_crashing_init_container_restarts_the_job_too() -> None:
 
     assert summary.status == "RESTARTING"
     assert summary.reason == (
-        "worker 0 restarted once; the last time it exited with code 3 (container sync-code)"
+        f"worker 0 restarted once; the last time it {exited(3, container='sync-code')}"
     )
 
 
@@ -95,6 +96,40 @@ def test_a_backoff_of_the_operator_is_a_restart_with_a_time() -> None:
 
     assert (summary.status, summary.reason) == ("RESTARTING", "why")
     assert (summary.next_try, summary.restarts) == (at(6, 0), 4)
+
+
+def test_the_end_of_a_backoff_is_of_the_replica_in_its_message() -> None:
+    lasts = [{"pod": f"j-worker-{n}", "role": "worker", "index": n, "exitCode": n} for n in (1, 2)]
+    failures = {
+        "worker-1": {"count": 5, "at": "2026-01-02T03:00:00Z", "last": lasts[0]},
+        "worker-2": {"count": 1, "at": "2026-01-02T03:01:00Z", "last": lasts[1]},
+    }
+    for subject, of_whom in (("worker 1", "it"), ("the gang", "worker 1")):
+        message = f"{subject} failed 5 times; the last time {of_whom} {exited(1)}"
+        waiting = {"reason": "BackOff", "message": message}
+        raw = job("Created", "Restarting", waiting=waiting, failures=failures)
+
+        ending = summarize(raw, []).ending
+        assert ending is not None
+        assert ending.pod == "j-worker-1"
+
+
+def test_a_job_whose_reason_is_its_manifest_has_no_end_of_a_replica() -> None:
+    last = {"pod": "j-worker-1", "role": "worker", "index": 1, "exitCode": 1}
+    row = {"count": 1, "at": "2026-01-02T03:00:00Z", "last": last}
+    raw = job("Created", "Running", failures={"worker-1": row})
+    assert summarize(raw, []).ending is not None
+
+    raw["spec"]["runPolicy"] = "none"
+    summary = summarize(raw, [])
+    assert ("runPolicy" in summary.reason, summary.ending) == (True, None)
+
+
+def test_a_failure_of_a_replica_that_no_operator_names_so_is_shown_by_its_name() -> None:
+    row = {"count": 1, "at": "2026-01-02T03:00:00Z", "last": {"pod": "x", "exitCode": 1}}
+    raw = job("Created", "Running", failures={"no index": row})
+
+    assert summarize(raw, []).reason == f"no index failed once; the last time it {exited(1)}"
 
 
 def test_an_old_reason_is_not_shown_once_all_pods_run() -> None:
@@ -121,19 +156,25 @@ def test_a_replica_that_waits_beside_running_ones_is_named() -> None:
     assert (summary.status, summary.reason) == ("PENDING", "worker 1: short 1 GPU")
 
 
+NO_ROOM = "0 of 1 worker fit; short 1 GPU"
+
+
 @pytest.mark.parametrize(
     ("size", "formed", "expected"),
     [
-        ("worker=4", True, ("RUNNING", "1 of 2 run; 0 of 1 more worker fit; short 1 GPU")),
-        ("worker=2", True, ("PENDING", "worker 1: 0 of 1 worker fit; short 1 GPU")),
-        ("worker=4", False, ("PENDING", "worker 1: 0 of 1 worker fit; short 1 GPU")),
+        (
+            "worker=4",
+            True,
+            ("RUNNING", f"1 of 2 run; the others wait: {NO_ROOM}"),
+        ),
+        ("worker=2", True, ("PENDING", f"worker 1: {NO_ROOM}")),
+        ("worker=4", False, ("PENDING", f"worker 1: {NO_ROOM}")),
     ],
 )
 def test_only_a_job_that_was_scaled_up_runs_on_while_replicas_wait(
     size: str, formed: bool, expected: tuple[str, str]
 ) -> None:
-    text = "0 of 1 worker fit; short 1 GPU"
-    row = {"type": "PodScheduled", "status": "False", "message": text}
+    row = {"type": "PodScheduled", "status": "False", "message": NO_ROOM}
     pods = [
         _of_size(pod(), "worker=2"),
         _of_size(pod(index=1, phase="Pending", conditions=[row]), size),
@@ -151,7 +192,7 @@ def _of_size(row: Pod, size: str) -> Pod:
 def test_a_suspended_job_names_the_command_that_resumes_it() -> None:
     summary = summarize(job("Created", "Suspended"), [])
 
-    assert summary.reason == "why Suspended; `arena resume j` starts it again"
+    assert summary.reason == "TFJob j is suspended; `arena resume j` starts it again"
 
 
 @pytest.mark.parametrize(
@@ -218,16 +259,6 @@ def test_a_pod_without_a_crash_has_none(status: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (
-            "job j is restarting because Worker replica(s) failed. First: pod j-worker-0 exited "
-            "with code 130 (SIGINT).",
-            "worker 0 exited with code 130 (SIGINT).",
-        ),
-        (
-            "job j is restarting because Launcher replica(s) failed. First: pod j-launcher-x7k2p "
-            "was OOMKilled (exit code 137).",
-            "launcher was OOMKilled (exit code 137).",
-        ),
         ("job j is restarting because Worker 1 is gone.", "Worker 1 is gone."),
         (
             "job j is restarting because it was preempted by ns/big, which has a higher priority.",
@@ -236,7 +267,9 @@ def test_a_pod_without_a_crash_has_none(status: dict[str, Any]) -> None:
         ("Another operator's words.", "Another operator's words."),
     ],
 )
-def test_the_reason_of_a_restart_says_nothing_twice(message: str, reason: str) -> None:
+def test_the_reason_of_a_restart_in_words_of_others_says_nothing_twice(
+    message: str, reason: str
+) -> None:
     raw = job("Created", "Restarting")
     raw["status"]["conditions"][-1]["message"] = message
 

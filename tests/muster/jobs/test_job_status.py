@@ -16,7 +16,7 @@ from muster.jobs.job_status import (
     decode_status,
     status_change,
 )
-from tests.muster.operator.builders import merged
+from tests.api_in_memory import merged
 
 WRITTEN: Raw = {
     "conditions": [

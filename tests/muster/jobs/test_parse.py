@@ -7,8 +7,8 @@ import copy
 import pytest
 import yaml
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.meta import Raw
+from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from muster.jobs.job import Job
 from tests.muster.jobs.builders import manifest, template

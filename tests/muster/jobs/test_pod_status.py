@@ -9,12 +9,12 @@ import pytest
 
 from kubekit.objects.core import Pod
 from muster.jobs import pod_status
+from tests.builders import container, read_pod
 
 
 def pod(name: str = "p", containers: int = 1, **status: Any) -> Pod:
-    spec = {"containers": [{"name": f"c{number}"} for number in range(containers)]}
-    raw = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Failed", **status}}
-    return msgspec.convert(raw, Pod)
+    rows = [container(f"c{number}") for number in range(containers)]
+    return read_pod(name, *rows, status={"phase": "Failed", **status})
 
 
 def ended(code: int = 1, name: str = "c0", where: str = "state", **more: Any) -> dict[str, Any]:
@@ -111,31 +111,17 @@ def test_the_first_failed_pod_is_the_pod_whose_container_ended_first() -> None:
 TRACEBACK = "Traceback (most recent call last):\n  File 'train.py'\nValueError: boom\n"
 
 
-def test_the_last_lines_of_a_failed_container_follow_the_sentence() -> None:
-    failed = pod(containerStatuses=[ended(1, message=TRACEBACK)])
+def test_an_ending_has_the_last_lines_of_a_failed_container() -> None:
+    ending = pod_status.ending_of(pod(containerStatuses=[ended(1, message=TRACEBACK)]))
 
-    text = pod_status.failure_with_lines(failed)
-
-    assert text == f"exited with code 1. Its last lines:\n{TRACEBACK.strip()}"
-    assert pod_status.split_failure(f"pod p {text}") == (
-        "pod p exited with code 1: ValueError: boom",
-        tuple(TRACEBACK.splitlines()),
-    )
-
-
-@pytest.mark.parametrize("message", ["", "one line\n"])
-def test_a_message_of_one_line_is_part_of_the_sentence(message: str) -> None:
-    text = pod_status.failure_with_lines(pod(containerStatuses=[ended(1, message=message)]))
-
-    assert text == ("exited with code 1: one line." if message else "exited with code 1.")
-    assert pod_status.split_failure(text) == (text, ())
+    assert ending.last_lines == tuple(TRACEBACK.splitlines())
+    assert pod_status.error_line(ending) == "ValueError: boom"
+    assert pod_status.brief(ending).last_lines == ("ValueError: boom",)
 
 
 def test_the_last_lines_are_bounded() -> None:
     message = "\n".join(f"{number} {'x' * 1000}" for number in range(100))
-    failed = pod(containerStatuses=[ended(1, message=message)])
-
-    _, lines = pod_status.split_failure(pod_status.failure_with_lines(failed))
+    lines = pod_status.ending_of(pod(containerStatuses=[ended(1, message=message)])).last_lines
 
     assert [line.split()[0] for line in lines] == [str(number) for number in range(90, 100)]
     assert max(map(len, lines)) == 300

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.meta import Raw
+from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from muster.jobs.job import Job
 from tests.muster.jobs.builders import manifest, template

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.meta import Raw
+from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from tests.muster.jobs.builders import manifest, template
 

@@ -13,6 +13,7 @@ from kubekit.objects.meta import Raw
 from kubekit.objects.status_column import status_column
 from muster.jobs.view.instance import gpus
 from muster.jobs.view.summary import summarize
+from tests.muster.words import exited
 
 CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -185,7 +186,7 @@ def test_a_failed_instance_says_how_it_failed() -> None:
 
     summary = summarize(job("Failed"), [pod(phase="Failed", containerStatuses=[row])])
 
-    assert summary.instances[0].reason == "exited with code 3: no data"
+    assert summary.instances[0].reason == exited(3, "no data")
 
 
 def test_age_and_duration_come_from_creation_start_and_end() -> None:
@@ -322,10 +323,14 @@ def test_a_sidecar_that_started_does_not_keep_a_pod_initialising() -> None:
 
 def test_a_failed_job_shows_the_last_lines_of_the_pod_that_failed_once() -> None:
     raw = job("Failed")
-    sentence = "TFJob ns/j has failed because 1 Worker replica(s) failed. First: pod j-worker-1"
-    raw["status"]["conditions"][0]["message"] = (
-        f"{sentence} exited with code 1. Its last lines:\nTraceback:\n  train.py\nValueError: boom"
-    )
+    lines = ["Traceback:", "  train.py", "ValueError: boom"]
+    first = {"pod": "j-worker-1", "role": "worker", "index": 1, "exitCode": 1, "lastLines": lines}
+    raw["status"]["failure"] = {
+        "code": "ReplicasFailed",
+        "first": first,
+        "role": "Worker",
+        "count": 1,
+    }
 
     summary = summarize(raw, [])
 
@@ -344,7 +349,7 @@ def test_a_succeeded_job_names_the_replica_that_had_not_finished() -> None:
     assert summarize(raw, []).reason == ""
 
     text = "When the job succeeded, worker 1 had not finished: it exited with code 1."
-    raw["status"]["conditions"][0]["message"] = f"TFJob ns/j successfully completed. {text}"
+    raw["status"]["unfinished"] = {"names": ["j-worker-1"], "message": text}
     assert summarize(raw, []).reason == text
 
 

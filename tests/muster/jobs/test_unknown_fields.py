@@ -11,7 +11,7 @@ import yaml
 from kubekit import schemas
 from kubekit.objects.meta import Raw
 from muster.contract import job_fields
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.unknown_fields import UnknownField, find_unknown_fields, summary
 from tests.muster.jobs.builders import manifest, template
 

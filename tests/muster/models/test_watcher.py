@@ -15,18 +15,17 @@ import msgspec
 import numpy
 import pytest
 
-from kubekit.errors import MissingReference, NotFound
+from kubekit.client.client import Client
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key
 from kubekit.watch.informer_cache import Change
-from localkube.node.pod import Pod
-from localkube.node.pod_folders import PodFolders, locate
-from localkube.node.volumes.directories import VolumeDirectories
-from localkube.node.volumes.volume_sources import HostPath
+from localkube.node.pod import HostPath, MissingReference, Pod
+from localkube.node.volumes import PodFolders, VolumeDirectories, locate
 from muster.contract.exported_models import DATA_KEY, MODEL, MODEL_DIR
-from muster.models import folders, version_reader
-from muster.models.folders import Folder
+from muster.models import version_reader
+from muster.models.version_reader import Folder
 from muster.models.watcher import ModelWatcher
+from tests.api_in_memory import ApiInMemory
 from tests.localkube.node.pod_builders import container, make_pod
 
 JOB = {
@@ -36,40 +35,14 @@ JOB = {
 KEY = Key("default", "model-tfjob-j")
 
 
-class Api:
-    """The calls of a client and of the reader of claims, on ConfigMaps in memory."""
+class Claims:
+    """The reader of claims: the directory of each."""
 
     def __init__(self) -> None:
-        self.maps: dict[Key, Any] = {}
-        self.writes = 0
         self.paths: dict[str, HostPath] = {}
-
-    async def patch(self, kind: object, key: Key, body: Any) -> None:
-        assert kind is CONFIG_MAPS
-        if key not in self.maps:
-            raise NotFound("no such ConfigMap")
-        self.writes += 1
-        self.maps[key] = body
-
-    async def create(self, kind: object, body: Any) -> None:
-        assert kind is CONFIG_MAPS
-        self.writes += 1
-        self.maps[Key(body["metadata"]["namespace"], body["metadata"]["name"])] = body
-
-    async def delete(self, kind: object, key: Key) -> None:
-        assert kind is CONFIG_MAPS
-        self.maps.pop(key, None)
 
     async def claims(self, pod: Pod) -> dict[str, HostPath]:
         return self.paths
-
-    def versions(self, key: Key = KEY) -> list[str]:
-        if key not in self.maps:
-            return []
-        return [row["version"] for row in self.model(key)["versions"]]
-
-    def model(self, key: Key = KEY) -> Any:
-        return json.loads(self.maps[key]["data"][DATA_KEY])
 
 
 class Events:
@@ -86,7 +59,8 @@ class Node:
     def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # Every file counts as settled, unless two looks differ.
         monkeypatch.setattr(version_reader, "SETTLED", 0)
-        self.top, self.api, self.events = top, Api(), Events()
+        self.top, self.api, self.events = top, ApiInMemory(slow=0), Events()
+        self.claims = Claims()
         self.models = top / "volume"
         self.models.mkdir(exist_ok=True)
         self.watcher = self.start()
@@ -95,12 +69,12 @@ class Node:
 
     def start(self) -> ModelWatcher:
         volumes = VolumeDirectories(self.top, [str(self.top / "hidden")])
-        api: Any = self.api
+        claims: Any = self.claims
         events: Any = self.events
         file = self.top / "models.json"
         pods: Any = SimpleNamespace(subscribe=lambda callback: setattr(self, "_changed", callback))
-        self.folders = PodFolders(frozenset(["muster-0"]), pods, api, volumes, events)
-        self.watcher = ModelWatcher(api, self.folders, file)
+        self.folders = PodFolders(frozenset(["muster-0"]), pods, claims, volumes, events)
+        self.watcher = ModelWatcher(Client(self.api), self.folders, file)
         self.watcher._load()
         return self.watcher
 
@@ -116,7 +90,18 @@ class Node:
 
     async def round(self) -> list[str]:
         await self.watcher._round(check_ended=True)
-        return self.api.versions()
+        return self.versions()
+
+    def config_map(self, key: Key = KEY) -> Any:
+        return self.api.objects[CONFIG_MAPS.path(key.namespace, key.name)]
+
+    def model(self, key: Key = KEY) -> Any:
+        return json.loads(self.config_map(key)["data"][DATA_KEY])
+
+    def versions(self, key: Key = KEY) -> list[str]:
+        if key.name not in self.api.named("configmaps"):
+            return []
+        return [row["version"] for row in self.model(key)["versions"]]
 
     def export(self, number: int, model: str = "m") -> Path:
         folder = self.models / model / str(number)
@@ -144,28 +129,28 @@ async def test_versions_are_published_as_they_appear_newest_first(node: Node) ->
     assert await node.round() == ["9"]
     node.export(10)
     assert await node.round() == ["10", "9"]
-    assert node.api.maps[KEY]["metadata"]["labels"] == {MODEL: "j"}
+    assert node.config_map()["metadata"]["labels"] == {MODEL: "j"}
 
-    writes = node.api.writes
+    version = node.api.version
     assert await node.round() == ["10", "9"]
-    assert node.api.writes == writes
+    assert node.api.version == version
 
 
 async def test_a_list_that_lacks_versions_says_so(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "MAX_VERSIONS", 2)
-    monkeypatch.setattr(folders, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(version_reader, "MAX_VERSIONS", 2)
+    monkeypatch.setattr(version_reader, "MAX_ENTRIES", 3)
     for number in range(3):
         node.export(number)
     node.change(None, node.pod())
     assert await node.round() == ["2", "1"]
-    assert (node.api.model()["omitted"], node.api.model()["truncated"]) == (1, False)
+    assert (node.model()["omitted"], node.model()["truncated"]) == (1, False)
 
     (node.models / "m" / "another").touch()
 
     await node.round()
-    assert node.api.model()["truncated"]
+    assert node.model()["truncated"]
 
 
 async def test_the_last_look_is_after_the_end_of_the_pod(node: Node) -> None:
@@ -197,7 +182,7 @@ async def test_the_config_map_goes_with_the_last_version(node: Node) -> None:
 
     shutil.rmtree(folder)
     await node.round()
-    assert node.api.maps == {}
+    assert node.api.objects == {}
     assert node.watcher._models == {}
 
 
@@ -211,7 +196,7 @@ async def test_a_restarted_node_knows_its_models(node: Node) -> None:
     shutil.rmtree(folder)
     node.start()
     await node.round()
-    assert node.api.maps == {}
+    assert node.api.objects == {}
 
 
 async def test_a_second_job_in_the_same_directory_lists_only_its_own_versions(node: Node) -> None:
@@ -222,12 +207,12 @@ async def test_a_second_job_in_the_same_directory_lists_only_its_own_versions(no
     node.change(None, node.pod("q", job={**JOB, "name": "other", "uid": "job-2"}))
     node.export(2)
     await node.round()
-    assert node.api.versions() == ["1"]
-    assert node.api.versions(Key("default", "model-tfjob-other")) == ["2"]
+    assert node.versions() == ["1"]
+    assert node.versions(Key("default", "model-tfjob-other")) == ["2"]
 
 
 async def test_a_claim_leads_to_its_directory(node: Node) -> None:
-    node.api.paths["c"] = HostPath(str(node.models))
+    node.claims.paths["c"] = HostPath(str(node.models))
     node.export(1)
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
     node.change(None, node.pod(volumes=[volume]))
@@ -246,7 +231,9 @@ async def test_a_directory_in_no_volume_is_an_event(node: Node) -> None:
     node.change(None, node.pod(directory="/elsewhere"))
     await node.round()
 
-    assert node.events.messages == ["muster.dev/model-dir: /elsewhere is in no volume of the pod"]
+    assert node.events.messages == [
+        "muster.dev/model-dir: /elsewhere is not in a volume of the pod"
+    ]
     assert node.watcher._new == {}
 
 
@@ -332,7 +319,7 @@ async def test_models_in_an_empty_dir_are_listed_while_it_is_there(node: Node) -
     node.change(pod, None)
     await node.round()
     await node.round()
-    assert node.api.maps == {}
+    assert node.api.objects == {}
 
 
 async def test_a_link_to_a_hidden_directory_that_comes_later_shows_nothing(node: Node) -> None:

@@ -12,25 +12,26 @@ from kubekit.objects.core import Pod, Service
 from kubekit.objects.kinds import PODS, SERVICES
 from kubekit.objects.meta import Raw, timestamp
 from muster.contract.gang_dialects import GROUP_KIND_BY_RESOURCE
-from muster.jobs import names, parse
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs import parse
 from muster.jobs.job import Job
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.view.summary import JobSummary, summarize
-from muster.operator.action_types import (
+from muster.operator.decide.job_decision import decide
+from muster.operator.decision_types import (
     Action,
     Create,
     Delete,
     DeleteJob,
     EmitEvent,
+    Observed,
     Patch,
     PatchStatus,
     RecordExits,
     Requeue,
+    Settings,
     VerifyJob,
 )
-from muster.operator.decide.decide import decide
-from muster.operator.observed_job import Observed
-from muster.operator.settings import Settings
+from tests.api_in_memory import merged
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ALL_DIALECTS = frozenset(GROUP_KIND_BY_RESOURCE)
@@ -228,24 +229,7 @@ class Model:
             del self.objects[(action.kind.resource, action.name)]
 
 
-def merged(before: Raw, change: Raw) -> Raw:
-    """The object after a merge patch."""
-    result = dict(before)
-    for name, value in change.items():
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, dict):
-            inner = result.get(name)
-            result[name] = merged(inner if isinstance(inner, dict) else {}, value)
-        else:
-            result[name] = value
-    return result
-
-
 def env(pod: Raw, container: str = "tensorflow") -> dict[str, str]:
     """The variables of a container that have a plain value."""
     rows = next(c for c in pod["spec"]["containers"] if c["name"] == container).get("env") or []
     return {row["name"]: row.get("value", "") for row in rows}
-
-
-__all__ = ["NOW", "Model", "env", "manifest", "merged", "names", "replica", "template"]

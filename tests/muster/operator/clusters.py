@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,15 +11,13 @@ import yaml
 from kubekit.client.auth import kube_config
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.client.client import Client
 from kubekit.objects.kinds import CRDS, Kind
-from localkube.apiserver.server import ApiServer
 from localkube.controllers.garbage_collector import GarbageCollector
 from muster.contract import crds
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.local_daemon import extensions
 from tests.controlplane.control_plane import ControlPlane
-from tests.muster.operator.driver import connections_closed
+from tests.local_server import LocalServer
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -80,33 +76,10 @@ def _established(crd: Raw) -> bool:
 
 @contextmanager
 def local(folder: Path) -> Iterator[RunningCluster]:
-    """The local API server and its garbage collector, on a loop and a thread of their own."""
-    started: list[RunningCluster] = []
-    ready, stop = threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        server = ApiServer(folder, known=extensions(folder).kinds)
-        await server.start()
-        endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
-        async with Client.connect(endpoint) as client:
+    """The local API server with our CRDs, and its garbage collector."""
+    with LocalServer(folder, known=extensions(folder).kinds) as server:
+        with BlockingClient(server.endpoint) as client:
             for crd in crds.load_all():
-                await client.create(CRDS.read_as(dict), crd)
-            async with asyncio.TaskGroup() as group:
-                collecting = group.create_task(GarbageCollector(client).run())
-                started.append(RunningCluster(endpoint))
-                ready.set()
-                await stop.wait()
-                collecting.cancel()
-        await server.stop()
-        await connections_closed()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        until(ready.is_set, what="the local API server")
-        yield started[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
-        loop.close()
+                client.create(CRDS.read_as(dict), crd)
+        server.run(lambda client: GarbageCollector(client).run())
+        yield RunningCluster(server.endpoint)

@@ -11,8 +11,8 @@ from kubekit.client.client import Client
 from kubekit.objects.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from kubekit.objects.meta import Key
 from tests.muster.operator import clusters
-from tests.muster.operator.driver import connections_closed, get_or_none
-from tests.waiting import eventually
+from tests.muster.operator.driver import get_or_none
+from tests.waiting import connections_closed, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubekit.client.transport.http_transport import HttpTransport
-from kubekit.errors import NotFound, ServerError
 from kubekit.objects.kinds import PODS, Kind
 from kubekit.objects.meta import Key, Raw, timestamp
-from muster.operator.run import Options, run
+from kubekit.request_errors import NotFound, ServerError
+from muster.operator.daemon import Options, run
 from tests.muster.operator.builders import replica
 from tests.waiting import eventually
 
@@ -54,16 +54,6 @@ class Unreliable(HttpTransport):
         async for piece in pieces:
             await asyncio.sleep(self.dice.uniform(0, self.late))  # pace: a late watch
             yield piece
-
-
-async def connections_closed() -> None:
-    """Wait until every connection of this loop is closed.
-
-    A TLS connection that was in use when its client was closed says goodbye in the background; a
-    loop that ends before leaves its socket to the garbage collector, which complains.
-    """
-    selector: Any = getattr(asyncio.get_running_loop(), "_selector", None)
-    await eventually(lambda: selector is None or len(selector.get_map()) <= 1, what="hanging up")
 
 
 async def get_or_none(client: Client, kind: Kind[Any], key: Key) -> Any:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kubekit.client.client import Client
-from muster.operator.run import Options, build
+from muster.operator.daemon import Options, build
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import manifest
-from tests.muster.operator.fake_apiserver import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ def clock() -> datetime:
 
 
 @asynccontextmanager
-async def operating(server: Server, **options: Any) -> AsyncIterator[None]:
+async def operating(server: ApiInMemory, **options: Any) -> AsyncIterator[None]:
     client = Client(server)
     manager = build(client, Options(**options), clock)
     async with asyncio.TaskGroup() as group:
@@ -37,7 +37,7 @@ async def operating(server: Server, **options: Any) -> AsyncIterator[None]:
             manager.stop()
 
 
-def submit(server: Server, name: str = "j", **more: Any) -> str:
+def submit(server: ApiInMemory, name: str = "j", **more: Any) -> str:
     raw = manifest(name=name, **more)
     del raw["metadata"]["uid"]
     path = f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}"
@@ -45,14 +45,14 @@ def submit(server: Server, name: str = "j", **more: Any) -> str:
     return path
 
 
-def conditions(server: Server, path: str = JOB) -> list[str]:
+def conditions(server: ApiInMemory, path: str = JOB) -> list[str]:
     job = server.get(path)
     assert job is not None
     rows = (job.get("status") or {}).get("conditions") or []
     return [row["type"] for row in rows if row["status"] == "True"]
 
 
-def phase(server: Server, pod: str, word: str, **status: Any) -> None:
+def phase(server: ApiInMemory, pod: str, word: str, **status: Any) -> None:
     server.patch(f"{POD}/{pod}", {"status": {"phase": word, **status}})
 
 
@@ -61,6 +61,10 @@ async def passes(seconds: float = 5) -> None:
     await asyncio.sleep(seconds)  # pace: virtual time
 
 
-def writes(server: Server) -> list[str]:
+def writes(server: ApiInMemory) -> list[str]:
     """The writes in order: method and resource."""
-    return [f"{m} {p.partition('/ns/')[2].split('/')[0]}" for m, p in server.requests if m != "GET"]
+    return [
+        f"{ask.method} {ask.path.partition('/ns/')[2].split('/')[0]}"
+        for ask in server.requests
+        if ask.method != "GET"
+    ]

@@ -10,20 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.core import Pod
 from kubekit.objects.meta import Raw
+from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from muster.jobs.invalid_job import job_from_metadata
 from muster.jobs.job import Job
-from muster.operator.action_types import Create, EmitEvent, Patch, PatchStatus
-from muster.operator.decide.decide import decide
-from muster.operator.observed_job import Observed
-from muster.operator.reconcile import _may_expire
-from muster.operator.settings import Settings
+from muster.operator.daemon import _may_expire
+from muster.operator.decide.job_decision import decide
+from muster.operator.decision_types import Create, EmitEvent, Observed, Patch, PatchStatus, Settings
 from tests import hostile_json
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import ALL_DIALECTS, NOW, manifest, replica
-from tests.muster.operator.fake_apiserver import Server
 from tests.muster.operator.simulation import NS, conditions, operating, passes, submit
 from tests.muster.scheduler.hostile_objects import DIGITS, EARLY
 
@@ -224,7 +222,7 @@ HOSTILE: dict[str, Any] = {
 async def test_a_job_beside_a_hostile_one_runs(
     hostile: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Server()
+    server = ApiInMemory()
     change = dict(HOSTILE[hostile])
     annotations, status = change.pop("annotations", {}), change.pop("status", None)
     path = submit(server, "bad", **change)
@@ -250,7 +248,7 @@ async def test_a_bug_with_one_job_is_told_to_its_users_and_tried_again(
         return parse_well(raw)
 
     monkeypatch.setattr(parse, "parse_job", parse_job)
-    server = Server()
+    server = ApiInMemory()
     path = submit(server, "bad")
     async with operating(server):
         submit(server, "good")
@@ -272,7 +270,7 @@ async def test_a_bug_in_taking_in_one_object_does_not_end_the_operator(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.ERROR)
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server, "bad")
         await passes(5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubekit.objects.meta import Raw
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import replica
-from tests.muster.operator.fake_apiserver import Server
 from tests.muster.operator.simulation import (
     JOB,
     POD,
@@ -24,13 +24,13 @@ BAD = {"tfReplicaSpecs": {"Worker": {"replicas": -1}}}
 CORRECTED = {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}
 
 
-def edit(server: Server, spec: Raw) -> None:
+def edit(server: ApiInMemory, spec: Raw) -> None:
     generation = (server.get(JOB) or {})["metadata"]["generation"] + 1
     server.patch(JOB, {"metadata": {"generation": generation}, "spec": spec})
 
 
 async def test_a_job_made_invalid_while_it_runs_continues_as_it_was() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server, roles={"Worker": replica(2, "OnFailure"), "PS": replica(1, "OnFailure")})
         await passes()
@@ -59,7 +59,7 @@ async def test_a_job_made_invalid_while_it_runs_continues_as_it_was() -> None:
 
 
 async def test_an_operator_that_finds_an_invalid_job_running_leaves_it_alone() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()
@@ -85,7 +85,7 @@ async def test_an_operator_that_finds_an_invalid_job_running_leaves_it_alone() -
 async def test_a_job_made_invalid_ends_as_its_pods_end(
     restarted: bool, end: str, outcome: str
 ) -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server, roles={"Worker": replica(1)}, runPolicy={"ttlSecondsAfterFinished": 600})
         await passes()
@@ -108,6 +108,6 @@ async def test_a_job_made_invalid_ends_as_its_pods_end(
     assert server.created.count(f"{POD}/j-worker-0") == 1
 
 
-def make_invalid(server: Server) -> None:
+def make_invalid(server: ApiInMemory) -> None:
     roles = {"Worker": {**replica(1), "replicas": -1}}
     server.patch(JOB, {"spec": {"tfReplicaSpecs": roles}, "metadata": {"generation": 2}})

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from kubekit.objects.meta import Raw
 from muster.jobs import names
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import Model
-from tests.muster.operator.fake_apiserver import Server
 from tests.muster.operator.frameworks import mpi_jobs
 from tests.muster.operator.simulation import (
     JOB,
@@ -47,7 +47,7 @@ def by_training_operator_1_9(role: str, index: int) -> dict[str, str]:
     return names.labels("tfjob-controller", "j", role, index)
 
 
-def running_job(server: Server, labels_of: Any) -> dict[str, str]:
+def running_job(server: ApiInMemory, labels_of: Any) -> dict[str, str]:
     """A job whose pods another operator made; returns their UIDs."""
     submit(server)
     job = server.get(JOB) or {}
@@ -79,7 +79,7 @@ def running_job(server: Server, labels_of: Any) -> dict[str, str]:
     return uids(server)
 
 
-def uids(server: Server) -> dict[str, str]:
+def uids(server: ApiInMemory) -> dict[str, str]:
     return {
         name: (server.get(f"{POD}/{name}") or {})["metadata"]["uid"]
         for name in server.named("pods")
@@ -92,7 +92,7 @@ ERAS = [by_tf_operator_0_4, by_tf_operator_1_0, by_tf_operator_1_2, by_training_
 @pytest.mark.looptime
 @pytest.mark.parametrize("era", ERAS)
 async def test_pods_with_the_labels_of_another_operator_stay_and_decide_the_job(era: Any) -> None:
-    server = Server()
+    server = ApiInMemory()
     before = running_job(server, era)
     for _ in range(2):  # the operator restarts
         async with operating(server):

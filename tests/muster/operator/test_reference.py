@@ -14,8 +14,7 @@ import pytest
 
 from kubekit.objects.kinds import POD_DISRUPTION_BUDGETS
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
-from muster.operator.action_types import DeleteJob, Requeue
-from muster.operator.settings import Settings
+from muster.operator.decision_types import DeleteJob, Requeue, Settings
 from tests.muster.operator.builders import Model, manifest, replica
 from tests.repository import ROOT
 
@@ -174,7 +173,8 @@ def test_a_replica_of_any_role_that_fails_for_good_fails_the_job(role: str) -> N
     model.settle()
 
     assert model.conditions()[-1] == "Failed"
-    assert f"1 {role} replica(s) failed." in model.status["conditions"][-1]["message"]
+    failure = model.status["failure"]
+    assert (failure["code"], failure["role"], failure["count"]) == ("ReplicasFailed", role, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from kubekit.control.metrics import ATTEMPTS
+from kubekit.control.loop import ATTEMPTS
 from kubekit.objects.meta import Raw, timestamp
-from muster.operator.run import Options
+from muster.operator.daemon import Options
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import manifest
-from tests.muster.operator.fake_apiserver import Server
 from tests.muster.operator.simulation import (
     NS,
     POD,
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.looptime
 
 
 async def test_a_job_costs_one_request_per_object_a_status_two_events_and_two_reconciles() -> None:
-    server = Server()
+    server = ApiInMemory()
     before = reconciles()
     async with operating(server):
         submit(server)
@@ -37,7 +37,7 @@ async def test_a_job_costs_one_request_per_object_a_status_two_events_and_two_re
     assert order.count("POST events") == 2
     creations = ["POST services"] * 3 + ["POST podgroups"] + ["POST pods"] * 3
     assert [w for w in order if w != "POST events"] == [*creations, "PATCH tfjobs"]
-    assert not [path for method, path in server.requests if method == "GET" and "/tfjobs/j" in path]
+    assert not [ask for ask in server.requests if ask.method == "GET" and "/tfjobs/j" in ask.path]
     assert reconciles() - before == 2
 
 
@@ -48,7 +48,7 @@ def reconciles() -> float:
 
 
 async def test_with_many_jobs_all_pods_come_before_status_and_events() -> None:
-    server = Server()
+    server = ApiInMemory()
     names = [f"job{number}" for number in range(100)]
     for name in names:
         submit(server, name)
@@ -72,7 +72,7 @@ def finished(name: str) -> Raw:
 
 @pytest.mark.slow
 async def test_finished_jobs_are_never_written_to() -> None:
-    server = Server()
+    server = ApiInMemory()
     for number in range(2000):
         name = f"job{number}"
         server.put(f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}", finished(name))
@@ -83,10 +83,10 @@ async def test_finished_jobs_are_never_written_to() -> None:
     assert server.version == version, "a finished job was written to"
 
 
-def tally(server: Server) -> dict[str, int]:
+def tally(server: ApiInMemory) -> dict[str, int]:
     """The number of requests of each sort: `POST pods`, `PATCH tfjobs status`, `GET pods one`."""
     count: Counter[str] = Counter()
-    for method, path in server.requests:
+    for method, path, *_ in server.requests:
         resource, *rest = path.partition(f"{NS}/")[2].split("/")
         suffix = "one" if method == "GET" and rest else "".join(rest[1:])
         count[f"{method} {resource or path} {suffix}".rstrip()] += 1
@@ -95,7 +95,7 @@ def tally(server: Server) -> dict[str, int]:
 
 @pytest.mark.long
 async def test_two_thousand_jobs_create_each_pod_once_and_leave_nothing_behind() -> None:
-    server = Server(fail=0.01, slow=0)
+    server = ApiInMemory(fail=0.01, slow=0)
     names = [f"job{number}" for number in range(2000)]
     async with operating(server):
         for name in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.muster.operator.fake_apiserver import Server
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.simulation import (
     conditions,
     operating,
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.looptime
 
 
 async def test_a_deadline_ends_a_job_although_nothing_else_happens() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server, runPolicy={"activeDeadlineSeconds": 3600})
         await passes()
@@ -32,7 +32,7 @@ async def test_a_deadline_ends_a_job_although_nothing_else_happens() -> None:
 
 
 async def test_a_finished_job_is_deleted_when_its_ttl_is_over() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server, runPolicy={"ttlSecondsAfterFinished": 600})
         await passes()

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from kubekit.errors import Conflict, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Condition, Key
+from kubekit.request_errors import Conflict, NotFound
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.decisions.decision import Delete
 from muster.scheduler.effects.deleter import Deleter

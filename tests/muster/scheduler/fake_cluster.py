@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from kubekit.errors import Conflict, NotFound
 from kubekit.objects.core import Node, Pod, PodDisruptionBudget, PriorityClass
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import Condition, Key
+from kubekit.request_errors import Conflict, NotFound
 from muster.contract.pod_groups import HyperNode
 from muster.scheduler.decisions.decision import Bind, Delete, Provision, Report
+from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.loop import Loop
 from muster.scheduler.settings import Settings
@@ -149,10 +150,15 @@ class FakeCluster:
 
     def reason(self, gang: str) -> str:
         """The reason last reported for a gang."""
-        for report in reversed(self.reports):
-            if report.gang.name == gang:
-                return report.reason.text if report.reason else ""
-        return ""
+        return next((row.text for row in self._reasons(gang)), "")
+
+    def code(self, gang: str) -> str:
+        """The code of the reason last reported for a gang."""
+        return next((row.code for row in self._reasons(gang)), "")
+
+    def _reasons(self, gang: str) -> list[Reason]:
+        last = next((row for row in reversed(self.reports) if row.gang.name == gang), None)
+        return [last.reason] if last is not None and last.reason is not None else []
 
     # -- the client of the scheduler --------------------------------------------------------------
 

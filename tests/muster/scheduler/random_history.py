@@ -7,7 +7,7 @@ decided, a node's capacity when a bind lands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -32,8 +32,9 @@ from muster.contract.gang import (
 )
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS, HyperNode, VolcanoPodGroup
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
-from muster.scheduler.decisions.decide import check_rest, consider
-from muster.scheduler.decisions.decision import Bind, Delete
+from muster.scheduler.decisions.decision import Bind, Decision, Delete
+from muster.scheduler.decisions.gang_decision import check_rest, consider
+from muster.scheduler.gangs.phase import Leaving
 from muster.scheduler.gangs.waiting_line import Parked
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
@@ -47,6 +48,8 @@ TIERS = {"HyperNodes of tier 1": 1, "HyperNodes of tier 2": 2}
 LABEL_OF_TIER = {1: RACK, 2: ZONE}
 OVERLAPPING = {1: ("0123", "2345", "4567", "6789", "1359"), 2: ("01234567", "23456789")}
 """The last digits of the nodes in HyperNodes that overlap, by tier."""
+
+Consider = Callable[[State, GangKey, float], Decision]
 
 
 def hyper_nodes() -> list[HyperNode]:
@@ -92,7 +95,9 @@ class RandomHistory:
         preempt: bool,
         starvation_after: float = 1800.0,
         hyper_nodes: Sequence[HyperNode] = (),
+        consider: Consider = consider,
     ) -> None:
+        self._consider = consider
         self.settings = Settings(preempt=preempt, starvation_after=starvation_after)
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
@@ -333,7 +338,7 @@ class RandomHistory:
         """Time passes and the scheduler looks at what is due."""
         self.now += seconds
         for key in self.state.due(self.now):
-            for action in consider(self.state, key, self.now).actions:
+            for action in self._consider(self.state, key, self.now).actions:
                 if isinstance(action, Bind):
                     self._check_whole(action)
                     assert all(p.spec.scheduler_name == "muster" for p, _ in action.pairs)
@@ -379,8 +384,11 @@ class RandomHistory:
         """Every gang with pending members has a reason, and something that will wake it."""
         state = self.state
         for key, gang in state.index.gangs.items():
-            rest = state.record(key).rest
-            assert check_rest(state, gang, rest) == "", key
+            record = state.record(key)
+            rest, waiting = record.rest, bool(state.members(gang).pending)
+            awaited = record.phase.pods if isinstance(record.phase, Leaving) else frozenset[str]()
+            under_way = any(uid in state.assumed or uid in awaited for uid in gang.pods)
+            assert check_rest(rest, waiting=waiting, under_way=under_way) == "", key
             if isinstance(rest, Parked):
                 assert state.parked[key] is rest
                 assert rest.until is None or (state.line.timer_of(key) or 0) <= rest.until

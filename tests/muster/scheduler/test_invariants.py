@@ -127,6 +127,20 @@ BELOW_ITS_RUNNING_MEMBERS: list[tuple[Any, ...]] = [
     ("arrive", 1, 1, 0, 0),
 ]
 """A member that waits gives the first gang a lower priority than its running members have."""
+SURPLUS_LANDS_BEFORE_THE_MINIMUM: list[tuple[Any, ...]] = [
+    ("arrive", 3, 2, 1, 0),
+    ("grow", 0),
+    ("land", 0, "bound"),
+    ("land", 1, "bound"),
+    ("lose_node", 0),
+    ("lose_node", 0),
+    ("hide_node", 0),
+    ("hide_node", 0),
+    ("recreate",),
+    ("restart",),
+    ("decide", 40.0),
+]
+"""A gang that got its minimum by surplus, and lost a member while other binds were in flight."""
 
 
 def live(history: list[tuple[Any, ...]], *, preempt: bool) -> RandomHistory:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from muster.contract.gang import GangKey
-from muster.scheduler import isolated_errors, run
-from muster.scheduler.decisions import decide, gang_errors, shortage, volume_provisioning
+from muster.scheduler import daemon, isolated_errors
+from muster.scheduler.decisions import gang_decision, unplaced_gang, volume_provisioning
 from muster.scheduler.decisions.decision import GangView
 from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.gangs import phase
@@ -76,14 +76,14 @@ def check_room(cluster: FakeCluster) -> None:
         assert here.tolist() == theirs.nodes.free[column].tolist(), name
 
 
-STEPS = ["_view", "_decide", "_fill", "_place", "_trial", "_bind", "_report", "check_rest"]
+STEPS = ["_view", "_verdict", "_fill", "_place", "_trial", "_bind", "_report", "_decision"]
 
 
 @pytest.mark.parametrize("step", STEPS)
 async def test_an_error_at_any_step_leaves_room_and_other_gangs_alone(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, broken = getattr(decide, step), [True]
+    original, broken = getattr(gang_decision, step), [True]
 
     def wrapped(*arguments: Any) -> Any:
         result = original(*arguments)
@@ -91,7 +91,7 @@ async def test_an_error_at_any_step_leaves_room_and_other_gangs_alone(
             raise ZeroDivisionError("a bug")
         return result
 
-    monkeypatch.setattr(decide, step, wrapped)
+    monkeypatch.setattr(gang_decision, step, wrapped)
     before = counted("decision")
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("bad", 2), *gang("bad", 2, gpus=1))
@@ -105,7 +105,7 @@ async def test_an_error_at_any_step_leaves_room_and_other_gangs_alone(
         assert not cluster.state.assumed
         check_room(cluster)
         broken.clear()
-        await cluster.settle(gang_errors.FIRST_PAUSE + 1)
+        await cluster.settle(isolated_errors.FIRST_PAUSE + 1)
 
     assert len(cluster.bound("bad")) == 2
     assert cluster.reason("bad") == ""
@@ -114,7 +114,7 @@ async def test_an_error_at_any_step_leaves_room_and_other_gangs_alone(
 async def test_a_gang_that_fails_is_tried_less_and_less_often_and_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fault = Fault("bad").install(monkeypatch, decide, "_decide")
+    fault = Fault("bad").install(monkeypatch, gang_decision, "_verdict")
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("bad", 2), *gang("bad", 2, gpus=1))
     async with cluster.running():
@@ -131,7 +131,7 @@ async def test_a_gang_that_fails_is_tried_less_and_less_often_and_reported_once(
 async def test_a_half_bound_gang_keeps_its_pods_and_its_holds_end_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fault = Fault("bad").install(monkeypatch, decide, "_fill")
+    fault = Fault("bad").install(monkeypatch, gang_decision, "_fill")
     fault.on = False
     cluster = FakeCluster(Settings(hold_seconds=60.0))
     cluster.add(node("n1", gpus=2), volcano_group("bad", 2), *gang("bad", 2, gpus=1))
@@ -153,7 +153,7 @@ async def test_a_half_bound_gang_keeps_its_pods_and_its_holds_end_in_time(
 
 
 async def test_holds_that_a_decision_dropped_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    fault = Fault("bad").install(monkeypatch, decide, "_bind")
+    fault = Fault("bad").install(monkeypatch, gang_decision, "_bind")
     fault.on = False
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), volcano_group("bad", 2), *gang("bad", 2, gpus=1))
@@ -176,7 +176,7 @@ async def test_holds_that_a_decision_dropped_are_restored(monkeypatch: pytest.Mo
 async def test_gangs_that_a_failed_decision_would_have_evicted_run_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fault = Fault("bad").install(monkeypatch, decide, "_report")
+    fault = Fault("bad").install(monkeypatch, gang_decision, "_report")
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), volcano_group("low", 2), *gang("low", 2, gpus=1))
     async with cluster.running():
@@ -218,7 +218,7 @@ async def test_volumes_that_a_failed_decision_chose_are_free_again(
 async def test_a_starving_gang_that_fails_reserves_no_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fault = Fault("bad").install(monkeypatch, shortage, "park")
+    fault = Fault("bad").install(monkeypatch, unplaced_gang, "park")
     fault.on = False
     cluster = FakeCluster(Settings(starvation_after=10.0))
     cluster.add(node("n1", gpus=2), pod("first", gpus=1))
@@ -256,7 +256,7 @@ async def test_an_event_that_cannot_be_taken_in_concerns_its_object_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client: Any = object()
-    service = run.Service(client, Settings(), run.Options(), None)
+    service = daemon.Service(client, Settings(), daemon.Options(), None)
     original, before = service.state.index.put_pod, counted("event")
 
     def put_pod(item: Any) -> Any:
@@ -324,7 +324,7 @@ def test_in_tests_an_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_rest_after_an_error_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    Fault("bad").install(monkeypatch, decide, "_decide")
+    Fault("bad").install(monkeypatch, gang_decision, "_verdict")
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("bad", 2), *gang("bad", 2, gpus=1))
     await cluster.run()

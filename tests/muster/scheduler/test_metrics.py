@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import Invalid
 from kubekit.objects.core import Pod
+from kubekit.request_errors import Invalid
 from kubekit.telemetry.metrics import REGISTRY
 from tests.muster.scheduler.builders import gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster, cluster_with_gang

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.contract.gang import GangKey
+from muster.scheduler.daemon import Options, Service
 from muster.scheduler.decisions.decision import Bind, Delete, Report
 from muster.scheduler.decisions.reasons import Reason
-from muster.scheduler.run import Options, Service
 from muster.scheduler.settings import Settings
 from tests.muster.scheduler.builders import node, pod
 

@@ -9,7 +9,7 @@ import pytest
 
 import muster
 from muster import aio
-from muster.sdk.threads import run as in_thread
+from muster.sdk.aio import in_thread
 from tests.waiting import eventually
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from kubekit.errors import UsageError
 from muster.jobs.build.flags import PyTorch, TensorFlow
-from muster.sdk.arguments import errors_in_python, fields_of, kind_of
+from muster.sdk.arguments import errors_in_python, fields_of, kind_of, seconds_of
 
 
 def fields(**arguments: Any) -> dict[str, Any]:
@@ -60,8 +61,8 @@ def test_the_words_of_a_command_stay_one_argument_each() -> None:
         ({"nproc_per_node": 2}, "the argument nproc_per_node only for pytorch jobs"),
         ({"workers": 2.5}, "workers is '2.5'; write a whole number"),
         ({"gang": "perhaps"}, "gang is 'perhaps'; write true or false"),
-        ({"env": {"A": None}}, "env is None; write a text"),
-        ({"image": b"x"}, "image is b'x'; write a text"),
+        ({"env": {"A": None}}, "env is None; write a string"),
+        ({"image": b"x"}, "image is b'x'; write a string"),
     ],
 )
 def test_a_wrong_argument_gets_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
@@ -108,7 +109,7 @@ def test_hints_are_written_as_python_is() -> None:
 
 @pytest.mark.parametrize("command", [3, None, b"train", {"train": 1}])
 def test_a_command_that_is_neither_text_nor_words_gets_a_sentence(command: Any) -> None:
-    with pytest.raises(UsageError, match="write a text or a list of words"):
+    with pytest.raises(UsageError, match="write a string or a list of words"):
         fields_of(TensorFlow, command, {"name": "j"})
 
 
@@ -118,3 +119,28 @@ def test_an_empty_command_gets_an_example_in_python(command: Any) -> None:
         fields_of(TensorFlow, command, {"name": "j"})
 
     assert wrong.value.hint == 'For example command="python train.py"'
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("2h", 7200.0),
+        ("1h30m", 5400.0),
+        ("10m", 600.0),
+        (90, 90.0),
+        (0.5, 0.5),
+        (0, 0.0),
+        (timedelta(minutes=5), 300.0),
+        (None, math.inf),
+    ],
+)
+def test_a_duration_has_several_forms(value: Any, seconds: float) -> None:
+    assert seconds_of("timeout", value) == seconds
+
+
+@pytest.mark.parametrize("value", ["2 hours", "", -1, True, math.nan, [1]])
+def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(UsageError, match="timeout") as wrong:
+        seconds_of("timeout", value)
+
+    assert wrong.value.hint == 'Write timeout="2h", "10m" or seconds.'

@@ -9,11 +9,20 @@ from typing import Any, cast
 import pytest
 
 import muster
+from kubekit.client import request
+from kubekit.client.auth.endpoint import Endpoint
 from kubekit.errors import UsageError
+from kubekit.request_errors import Aborted, Unreachable
 from muster.client import target
 from muster.client.home import Home
 from muster.client.target import Cluster, Target
-from muster.sdk.cluster_choice import default_cluster, target_of
+from muster.sdk.cluster_choice import (
+    Cancellation,
+    cancelled_by,
+    connector,
+    default_cluster,
+    target_of,
+)
 from muster.sdk.local_cluster import LocalCluster
 from tests.muster.client.test_target import kubeconfig
 
@@ -36,7 +45,7 @@ def test_arguments_choose_as_the_options_of_commands_do() -> None:
 
 @pytest.mark.parametrize("other", [{"kubeconfig": "k"}, {"context": "c"}])
 def test_two_choices_exclude_each_other(other: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="exclude"):
+    with pytest.raises(UsageError, match="cannot be used with"):
         target_of("local", **other)
 
 
@@ -89,3 +98,32 @@ def test_run_looks_for_the_cluster_once(tmp_path: Path, monkeypatch: pytest.Monk
         muster.run(len, ("abc",), kind="jax", kubeconfig=kubeconfig(tmp_path / "config"))
 
     assert len(looks) == 1
+
+
+CLUSTER = Cluster(Endpoint.with_token("https://127.0.0.1:1", "t"), "c", "test", local=False)
+CALL = request.Request("GET", "/readyz")
+
+
+def test_a_cancelled_call_sends_nothing_more_over_old_and_new_connections() -> None:
+    cancellation = Cancellation()
+    with cancelled_by(cancellation):
+        connect = connector(CLUSTER)
+    first = connect()
+
+    cancellation.cancel()
+
+    for client in (first, connect()):
+        with pytest.raises(Aborted):
+            client.send(CALL)
+
+
+def test_a_call_outside_is_not_cancelled() -> None:
+    cancellation = Cancellation()
+    with cancelled_by(cancellation):
+        pass
+    client = connector(CLUSTER)()
+
+    cancellation.cancel()
+
+    with pytest.raises(Unreachable):
+        client.send(CALL)

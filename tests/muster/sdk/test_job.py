@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import muster
+from tests.muster.words import exited
 from tests.waiting import until
 
 
@@ -35,7 +36,7 @@ def test_every_line_of_all_replicas_has_its_pod(
 
     assert sorted(job.logs(all_replicas=True)) == ["all-master-0 | hi", "all-worker-0 | hi"]
     assert list(job.logs(replica="worker-0")) == ["hi"]
-    with pytest.raises(muster.UsageError, match="exclude each other"):
+    with pytest.raises(muster.UsageError, match="cannot be used together"):
         job.logs(replica="worker-0", all_replicas=True)
     with pytest.raises(muster.NotFound, match="no replica worker-7"):
         list(job.logs(replica="worker-7"))
@@ -54,7 +55,7 @@ def test_a_failure_names_the_replica_its_exit_code_and_its_last_lines(
     error = failed.value
     assert (error.job, error.replica, error.exit_code) == ("bad", "bad-master-0", 7)
     assert error.last_lines == ("loading", "no GPU found")
-    assert "master exited with code 7" in str(error)
+    assert f"master {exited(7)}" in str(error)
     assert f"arena logs bad -n {namespace}" in error.__notes__[0]
 
 
@@ -74,9 +75,10 @@ def test_a_wait_ends_at_its_timeout_and_the_job_goes_on(
 def test_a_job_that_waits_is_explained(cluster: muster.LocalCluster, namespace: str) -> None:
     job = cluster.submit("pytorch", "true", name="big", gpus=3, namespace=namespace)
 
-    until(lambda: "no node is large enough" in job.explain().text)
+    until(lambda: job.explain().code == "FitsNowhere")
 
-    assert repr(job.explain()).startswith("big is waiting: no node is large enough")
+    explanation = job.explain()
+    assert repr(explanation).startswith(f"big is waiting: {explanation.reason}")
 
 
 def test_a_job_is_scaled_suspended_resumed_and_deleted(

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import muster
-from localkube.node.machine.leftovers import find_leftovers
+from localkube.node.machine.teardown import find_leftovers
 from muster.client.home import Home
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ import muster
 from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.meta import Key
-from muster.contract.job_resources import PYTORCHJOBS
+from muster.contract.job_kinds import PYTORCHJOBS
 from tests.controlplane.control_plane import ControlPlane
 from tests.local_server import LocalServer
 from tests.muster.cli.conftest import teach

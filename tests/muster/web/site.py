@@ -16,7 +16,7 @@ from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.kinds import SERVICE_ACCOUNTS, Kind
 from kubekit.objects.meta import Raw, key_of
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 from muster.web.access.gate import Policy
 from muster.web.access.keys import new_token
 from tests.muster.web.objects import job

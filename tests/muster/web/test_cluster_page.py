@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubekit.errors import NotFound
 from kubekit.objects.kinds import CONFIG_MAPS, NODES, PODS
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import NotFound
 from muster.contract import waiting_line_format
 from muster.contract.waiting_line_format import HeldRoom, WaitingGang
 from muster.web import render

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kubekit.objects.meta import key_of
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.web.access.gate import Policy
 from tests.muster.web.objects import HOSTILE
 from tests.muster.web.site import HTML, Site, rows

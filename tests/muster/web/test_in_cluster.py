@@ -28,7 +28,7 @@ from kubekit.objects.kinds import PODS
 from muster.cli import main
 from muster.client.models.reader_job import find_place, reader_job
 from muster.contract.exported_models import MODEL_DIR
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.muster.web.objects import job

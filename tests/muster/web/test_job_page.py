@@ -10,7 +10,7 @@ import yaml
 
 from kubekit.objects.kinds import EVENTS, PODS
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.web.access.gate import Policy
 from tests.muster.web.objects import HOSTILE
 from tests.muster.web.site import Site
@@ -75,9 +75,9 @@ async def test_suspend_resume_and_delete_change_the_job(site: Site) -> None:
 @pytest.mark.parametrize(
     ("data", "status", "words"),
     [
-        ({"action": "suspend", "uid": "of-an-older-job"}, 409, "created again meanwhile"),
-        ({"action": "explode", "uid": ""}, 400, "There is no change"),
-        ({}, 400, "There is no change"),
+        ({"action": "suspend", "uid": "of-an-older-job"}, 409, "deleted and created again"),
+        ({"action": "explode", "uid": ""}, 400, "cannot be changed like this"),
+        ({}, 400, "cannot be changed like this"),
     ],
 )
 async def test_a_change_of_another_job_is_refused(

@@ -11,13 +11,14 @@ import pytest
 from aiohttp import ClientSession, CookieJar
 
 from kubekit.objects.meta import Key, Raw, key_of
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.jobs.view import summary
 from muster.jobs.view.summary import JobSummary
 from muster.web.access.keys import new_token
 from muster.web.access.request_facts import Identity
 from muster.web.cluster import live_cluster
 from muster.web.cluster.live_cluster import LiveClusters, PageCache
+from muster.web.pages import job as job_pages
 from tests.muster.web.objects import HOSTILE
 from tests.muster.web.site import Site, rows
 
@@ -83,6 +84,26 @@ async def test_unchanged_jobs_are_not_read_again(site: Site) -> None:
 
     assert one[0] is two[0]
     assert one[0].status == "RUNNING"
+
+
+async def test_a_job_is_read_once_for_its_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add_job("once", state="Succeeded")
+    path = f"/jobs/{site.namespace}/TFJob/once"
+    await site.page_with(path, "once")
+    made: list[str] = []
+
+    def summarize(raw: Raw, *arguments: Any) -> JobSummary:
+        made.append(key_of(raw).name)
+        return summary.summarize(raw, *arguments)
+
+    monkeypatch.setattr(live_cluster, "summarize", summarize)
+    monkeypatch.setattr(job_pages, "summarize", summarize)
+    site.add_job("again", state="Succeeded")
+    await site.page_with(f"/jobs/{site.namespace}/TFJob/again", "again")
+    await site.get(path)
+
+    assert made.count("again") <= 1
+    assert "once" not in made
 
 
 async def test_the_page_of_a_job_leaves_the_summaries_of_the_others(

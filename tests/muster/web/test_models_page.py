@@ -25,7 +25,7 @@ from muster.contract.exported_models import (
     encode,
     manifest,
 )
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.web.access.gate import Policy
 from muster.web.cluster.live_cluster import LiveCluster, Location
 from muster.web.context import attachment

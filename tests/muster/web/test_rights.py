@@ -21,9 +21,9 @@ from kubekit.objects.meta import Raw, key_of
 from kubekit.rights import Right, expand
 from muster.client.models import model_runs, read_models, reader_job, runner_pod
 from muster.contract.exported_models import MODEL_DIR, NPZ, Model, Version
-from muster.contract.job_resources import JOB_KINDS, TFJOBS
+from muster.contract.job_kinds import JOB_KINDS, TFJOBS
 from muster.contract.waiting_line_format import CONFIG_MAP
-from muster.install.objects import dashboard_rights, roles
+from muster.install.objects import roles
 from muster.jobs import names
 from muster.web.access.gate import Policy
 from muster.web.access.keys import new_token
@@ -118,7 +118,7 @@ async def test_pages_use_exactly_the_declared_rights(
             assert answer.status == 200, (page, await answer.text())
         await client.get(f"{JOB}/log")  # no kubelet has the log: only the right counts
 
-    declared = dashboard_rights.rights()
+    declared = roles.reader_rights()
     granted = set(expand((*declared.served, *declared.cluster, *declared.leases)))
     assert set(denied(plane, READER)) <= set(map(Refusal, NOT_GRANTED))
     # The log of one job was opened, which is a TFJob.
@@ -147,7 +147,7 @@ async def test_changes_use_exactly_the_declared_rights(
     writer = f"{ACCOUNT}writer"
     # A kind of the local cluster.
     assert set(denied(plane, writer)) <= {Right("list", "logs.muster.dev", "podlogs")}
-    granted = set(expand(dashboard_rights.changes().served))
+    granted = set(expand(roles.editor_rights().served))
     # The job that was changed is a TFJob.
     others = {
         Right(verb, kind.group, kind.plural)

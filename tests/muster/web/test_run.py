@@ -14,7 +14,7 @@ from aiohttp import ClientSession, CookieJar
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.errors import UsageError
 from kubekit.serving import listener as listener_module
-from kubekit.serving.limits import Connections, Limits
+from kubekit.serving.connection_limits import Connections, Limits
 from kubekit.serving.listener import serve_alone
 from muster.web import server
 from muster.web.access import gate

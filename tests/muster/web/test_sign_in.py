@@ -1,4 +1,4 @@
-"""Users who sign in with tokens of their own: the form, the session, its end, and other pages."""
+"""Users who sign in with their own tokens: the form, the session, its end, and other pages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from aiohttp import ClientResponse, ClientSession, CookieJar
 
 from kubekit.client.client import Client
 from kubekit.client.request import Response
-from kubekit.errors import Forbidden, Unreachable
 from kubekit.objects.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from kubekit.objects.meta import Key
-from muster.contract.job_resources import TFJOBS
+from kubekit.request_errors import Forbidden, Unreachable
+from muster.contract.job_kinds import TFJOBS
 from muster.web.access import sign_in
 from muster.web.access.gate import Policy
 from muster.web.cluster import live_cluster, watched_objects

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubekit.objects.kinds import NAMESPACES
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.web.access.gate import Policy
 from tests.muster.web.objects import job
 from tests.muster.web.site import Site, rows

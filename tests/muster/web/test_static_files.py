@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import re
+import shutil
 import subprocess
 
 from muster.web import static_files
 from tests.muster.web.site import Site
+from tests.prerequisites import missing_prerequisite
 
-MAX_BYTES = 60_000
+MAX_BYTES = 64_000
 
 
 def test_all_files_together_are_small_enough() -> None:
@@ -17,19 +19,6 @@ def test_all_files_together_are_small_enough() -> None:
 
     assert {"app.css", "app.js", "vendor/htmx.min.js", "vendor/uPlot.iife.min.js"} <= sizes.keys()
     assert sum(sizes.values()) < MAX_BYTES, sizes
-
-
-def test_only_comments_and_indentation_of_our_own_files_are_left_out() -> None:
-    for name, file in static_files.files().items():
-        source = (static_files.FOLDER / name).read_bytes()
-        if name.startswith("vendor/"):
-            assert file.body == source
-        else:
-            left = [line for line in file.body.splitlines() if line.lstrip().startswith(b"//")]
-            assert left == [], name
-            lines = {line.lstrip() for line in source.splitlines()}
-            assert set(file.body.splitlines()) <= lines, name
-    assert static_files.files()["app.js"].body.count(b"\n") > 20
 
 
 def test_every_vendored_file_has_its_licence() -> None:
@@ -41,6 +30,8 @@ def test_every_vendored_file_has_its_licence() -> None:
 
 def test_git_ignores_no_file_of_the_dashboard() -> None:
     """The wheel has all files below `src/muster` that git does not ignore."""
+    if shutil.which("git") is None:
+        missing_prerequisite("git", "there is no git on this machine")
     folder = static_files.FOLDER.parent
     files = [str(path) for path in folder.rglob("*") if "__pycache__" not in path.parts]
     result = subprocess.run(
@@ -59,7 +50,7 @@ def test_no_file_names_another_host() -> None:
         assert not re.search(r"https?://|@import|url\(", text), name
 
 
-async def test_a_browser_keeps_a_file_for_ever_until_it_changes(site: Site) -> None:
+async def test_a_browser_keeps_a_file_until_it_changes(site: Site) -> None:
     url, file = static_files.url("app.css"), static_files.files()["app.css"]
     answer = await site.client.get(url)
 

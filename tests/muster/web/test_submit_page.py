@@ -11,7 +11,7 @@ import pytest
 
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.web.access.gate import Policy
 from tests.kubekit.objects.yaml_attacks import read_apart
 from tests.muster.web.objects import HOSTILE
@@ -184,7 +184,7 @@ async def test_a_job_can_be_submitted_again(site: Site) -> None:
     assert "name: train-2" in manifest_of(
         await shown(site, type="yaml", manifest=text, namespace="")
     )
-    assert "is no job" in await site.get("/submit?from=train", status=400)
+    assert "is not a job" in await site.get("/submit?from=train", status=400)
 
 
 async def ready(site: Site, address: str) -> str:

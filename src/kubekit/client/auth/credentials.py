@@ -6,7 +6,7 @@ The transports call `get` before each request. A rotated token file is read agai
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import ConfigError
 
@@ -36,47 +36,43 @@ class Credential(NamedTuple):
 ANONYMOUS = Credential()
 
 
-class CredentialSource(Protocol):
-    """A source of credentials."""
+class CredentialSource:
+    """A source of credentials; this one is ready, and never has another one to give."""
 
     def is_ready(self) -> bool:
         """Whether `get` returns at once; if not, it may run a program."""
+        return True
 
-    def get(self) -> Credential: ...
+    def get(self) -> Credential:
+        raise NotImplementedError
 
     def reject(self, credential: Credential) -> bool:
         """Report that the server rejected this credential; whether `get` may now give another."""
+        return False
 
     def reread(self) -> bool:
         """Look at changed files now; whether `get` may now give another. Runs no program."""
+        return False
 
     def renewed_ca(self) -> bytes | None:
         """The `ca` of `get`, for requests with other credentials. Runs no program."""
+        return None
 
 
-class StaticCredential:
+class StaticCredential(CredentialSource):
     """One fixed credential."""
 
     def __init__(self, credential: Credential = ANONYMOUS) -> None:
         self._credential = credential
 
-    def is_ready(self) -> bool:
-        return True
-
     def get(self) -> Credential:
         return self._credential
-
-    def reject(self, credential: Credential) -> bool:
-        return False
-
-    def reread(self) -> bool:
-        return False
 
     def renewed_ca(self) -> bytes | None:
         return self._credential.ca
 
 
-class TokenOfUser:
+class TokenOfUser(CredentialSource):
     """The token of a user, with the certificate authority of a source that follows its files.
 
     It asks the source for nothing else: a user does not depend on the login of the source's owner.
@@ -85,14 +81,8 @@ class TokenOfUser:
     def __init__(self, authorization: str, server: CredentialSource) -> None:
         self._authorization, self._server = authorization, server
 
-    def is_ready(self) -> bool:
-        return True
-
     def get(self) -> Credential:
         return Credential(self._authorization, ca=self._server.renewed_ca())
-
-    def reject(self, credential: Credential) -> bool:
-        return False
 
     def reread(self) -> bool:
         return self._server.reread()
@@ -101,7 +91,7 @@ class TokenOfUser:
         return self._server.renewed_ca()
 
 
-class TokenFile:
+class TokenFile(CredentialSource):
     """A token in a file that is renewed from outside, as the kubelet does in every pod."""
 
     def __init__(
@@ -110,9 +100,6 @@ class TokenFile:
         self._path, self._fixed, self._clock = path, fixed, clock
         self._token = ""
         self._read_at = float("-inf")
-
-    def is_ready(self) -> bool:
-        return True
 
     def get(self) -> Credential:
         if self._clock() - self._read_at >= REREAD_SECONDS:

@@ -2,6 +2,8 @@
 
 The program runs only when its last credential has expired or was rejected, and it may ask questions
 only at a terminal.
+
+Kept apart because few kubeconfigs name a program, and every command would have to load it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from kubekit.client.auth.credentials import Credential
+from kubekit.client.auth.credentials import Credential, CredentialSource
 from kubekit.errors import ConfigError
 from kubekit.objects.kinds import decoder_of
 
@@ -57,7 +59,7 @@ class ExecPluginConfig(NamedTuple):
         return ConfigError(f"{self.where}: {self.command!r} {problem}")
 
 
-class ExecPlugin:
+class ExecPlugin(CredentialSource):
     """A program that prints an ExecCredential, which is used until it expires."""
 
     def __init__(self, plugin: ExecPluginConfig, now: Callable[[], float] = time.time) -> None:
@@ -86,12 +88,6 @@ class ExecPlugin:
         if self._credential is credential:  # else it was renewed since the request was sent
             self._credential = None
         return True
-
-    def reread(self) -> bool:
-        return False
-
-    def renewed_ca(self) -> bytes | None:
-        return None
 
     def _run(self) -> Credential:
         plugin = self.plugin
@@ -153,5 +149,5 @@ class ExecPlugin:
 def _interactive(plugin: ExecPluginConfig) -> bool:
     terminal = sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive == "Always" and not terminal:
-        raise plugin.error("needs to ask questions, and this is no terminal")
+        raise plugin.error("needs to ask questions, and this is not a terminal")
     return terminal and plugin.interactive != "Never"

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.client.auth.credentials import REREAD_SECONDS
+from kubekit.client.auth.credentials import REREAD_SECONDS, CredentialSource
 from kubekit.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kubekit.client.auth.credentials import Credential, CredentialSource
+    from kubekit.client.auth.credentials import Credential
     from kubekit.client.auth.endpoint import Endpoint
 
     Versions = tuple[tuple[int, ...] | None, ...]
@@ -35,7 +35,7 @@ def reloading(
     return msgspec.structs.replace(first, credentials=ReloadedCredentials(first, load, clock))
 
 
-class ReloadedCredentials:
+class ReloadedCredentials(CredentialSource):
     """The credentials of an endpoint, loaded again when one of its files has changed."""
 
     def __init__(
@@ -106,17 +106,13 @@ class ReloadedCredentials:
             return False
         ca = None if endpoint.ca == self._first.ca else endpoint.ca
         self._given = None
-        self._loaded = _continued(self._loaded[0], endpoint.credentials), ca
+        old, new = self._loaded[0], endpoint.credentials
+        self._loaded = old if old == new else new, ca  # the same plugin need not run again
         return True
 
 
-def _continued(old: CredentialSource, new: CredentialSource) -> CredentialSource:
-    """The new source, or the old one if it is the same plugin: it need not run again."""
-    return old if old == new else new
-
-
 def _versions(files: tuple[Path, ...]) -> Versions:
-    """What changes when a file is rewritten or replaced, also behind a symbolic link."""
+    """What changes when a file, or the target of a symbolic link, is rewritten or replaced."""
     versions: list[tuple[int, ...] | None] = []
     for file in files:
         try:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.client.error_response import Status
-from kubekit.errors import Unreachable, Unsupported, api_error
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.kinds import decoder_of
+from kubekit.request_errors import Unreachable, Unsupported, api_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

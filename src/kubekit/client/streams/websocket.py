@@ -20,10 +20,11 @@ from yarl import URL
 from kubekit.client.request import Response
 from kubekit.client.transport import tls
 from kubekit.client.transport.connection_pool import CONNECT_TIMEOUT
-from kubekit.client.transport.keepalive import enable_keepalive
 from kubekit.client.transport.proxy import ProxyError
+from kubekit.client.transport.tls import enable_keepalive
 from kubekit.client.transport.tunnel import Destination, open_tunnel
-from kubekit.errors import ConfigError, MusterError, Unreachable, UntrustedCertificate
+from kubekit.errors import ConfigError, MusterError
+from kubekit.request_errors import Unreachable, UntrustedCertificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except HttpParserError as error:
             self._fail(f"not HTTP: {error}")
-        # exchange() takes the chunks only at the end: pausing for it would wait for ever.
+        # exchange() takes the chunks only at the end: pausing for it would wait forever.
         if self._wanted is not _Stage.END and sum(map(len, self._chunks)) > MAX_BUFFERED_BYTES:
             self._paused = True
             self._transport.pause_reading()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from kubekit.client.transport.connection import Connection, ConnectionClosed
-from kubekit.client.transport.keepalive import enable_keepalive
+from kubekit.client.transport.tls import enable_keepalive
 
 if TYPE_CHECKING:
     import ssl

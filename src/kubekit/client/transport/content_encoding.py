@@ -2,7 +2,7 @@
 
 A request without Accept-Encoding allows every encoding, so each request names what it can read:
 gzip for lists from another machine, else identity. An intermediary may compress all the same, so
-gzip is decoded wherever it appears, also in a stream, piece by piece.
+gzip is decoded wherever it appears; in a stream, piece by piece.
 
 A small body can expand a thousandfold. A stream is decoded in pieces of at most `PIECE` bytes, when
 its reader wants them. A whole body may expand to `MAX_BYTES`. A larger list is asked for again

@@ -20,7 +20,7 @@ from kubekit.client.transport.connection import ConnectionClosed
 from kubekit.client.transport.connection_pool import ConnectionPool, EncodedRequest
 from kubekit.client.transport.content_encoding import BodyTooLarge, compresses
 from kubekit.client.transport.proxy import proxy_for
-from kubekit.errors import Unauthorized, UntrustedCertificate
+from kubekit.request_errors import Unauthorized, UntrustedCertificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -156,7 +156,7 @@ class HttpTransport:
         self, stack: AsyncExitStack, request: Request, credential: Credential
     ) -> Connection:
         """Send a request and read the head of its response; an error response is raised."""
-        # The head comes at once, also where the body may be silent for hours.
+        # The head comes at once, even where the body may be silent for hours.
         message = self._message(request, credential, min(request.timeout or TIMEOUT, TIMEOUT))
         try:
             connection = await stack.enter_async_context(self._pool.stream(message))

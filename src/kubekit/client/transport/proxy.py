@@ -6,6 +6,11 @@ never for loopback, with the exceptions of `NO_PROXY`. `ALL_PROXY` is used if ne
 
 Every request goes through a tunnel (CONNECT), so the proxy sees no token. A login in the URL of the
 proxy is sent to the proxy only, and is in no message and no log.
+
+Entries of NO_PROXY are separated by commas: `*` is every server; `10.0.0.0/8` a network;
+`10.1.2.3` an address; `corp.example` a name and all names below it; `.corp.example` and
+`*.corp.example` only the names below it. An address or a name may end in `:port`, and then matches
+that port alone.
 """
 
 from __future__ import annotations
@@ -21,9 +26,11 @@ from kubekit.client.auth.endpoint import is_loopback
 from kubekit.errors import ConfigError
 
 if TYPE_CHECKING:
+    import ipaddress
     from collections.abc import Mapping
 
     from kubekit.client.auth.endpoint import Endpoint
+
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -72,16 +79,10 @@ def proxy_for(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> Pr
             if url := environ.get(variable):
                 port = server.port or _DEFAULT_PORTS[server.scheme]
                 exceptions = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-                if exceptions and _exempt(host, port, exceptions):
+                if exceptions and is_exempt(host, port, exceptions):
                     return None
                 return _parse(url if "://" in url else f"http://{url}", f"${variable}")
     return None
-
-
-def _exempt(host: str, port: int, exceptions: str) -> bool:
-    from kubekit.client.transport.no_proxy import is_exempt  # only where NO_PROXY is set
-
-    return is_exempt(host, port, exceptions)
 
 
 def connect_request(proxy: Proxy, host: str, port: int) -> bytes:
@@ -136,3 +137,63 @@ def _parse(url: str, source: str) -> Proxy:
         )
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
     return Proxy(parts.scheme, parts.hostname, port, source, login)
+
+
+def is_exempt(host: str, port: int, exceptions: str) -> bool:
+    """Whether the server is reached without a proxy."""
+    name = host.lower().rstrip(".")
+    address = _address(name)
+    rules = (part.strip().lower() for part in exceptions.split(","))
+    return any(_matches(rule, name, address, port) for rule in rules if rule)
+
+
+def _matches(
+    rule: str,
+    name: str,
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address | None,
+    port: int,
+) -> bool:
+    if rule == "*":
+        return True
+    if "/" in rule:
+        return address is not None and _in_network(address, rule)
+    rule_name, rule_port = _split_port(rule)
+    if rule_port and rule_port != str(port):
+        return False
+    if (rule_address := _address(rule_name)) is not None:
+        return rule_address == address
+    if address is not None:
+        return False  # an address has no suffixes
+    rule_name = rule_name.removeprefix("*").rstrip(".")
+    if rule_name.startswith("."):
+        return name.endswith(rule_name)
+    return name == rule_name or name.endswith(f".{rule_name}")
+
+
+def _split_port(rule: str) -> tuple[str, str]:
+    """The name or address of a rule, and its port or nothing."""
+    if rule.startswith("["):  # [fd00::1]:6443
+        inner, _, rest = rule[1:].partition("]")
+        return inner, rest.removeprefix(":")
+    if rule.count(":") == 1:
+        before, _, after = rule.partition(":")
+        return before, after
+    return rule, ""  # a name, or a bare IPv6 address
+
+
+def _in_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, rule: str) -> bool:
+    import ipaddress
+
+    try:
+        return address in ipaddress.ip_network(rule, strict=False)
+    except ValueError:
+        return False  # as kubectl, an entry that makes no sense matches nothing
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    import ipaddress  # only where NO_PROXY is set
+
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

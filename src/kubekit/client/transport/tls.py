@@ -1,4 +1,4 @@
-"""TLS contexts, and the reasons why a connection failed: a certificate, or the network.
+"""TLS contexts, TCP keepalive, and the reasons why a connection failed.
 
 Private keys touch the disk only while OpenSSL reads them, in a file that only this user can open.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,14 +15,18 @@ from typing import TYPE_CHECKING
 from kubekit.client.error_response import error_from_response
 from kubekit.client.transport.content_encoding import UndecodableBody
 from kubekit.client.transport.proxy import ProxyError
-from kubekit.errors import ConfigError, Unreachable, UntrustedCertificate
+from kubekit.errors import ConfigError
+from kubekit.request_errors import Unreachable, UntrustedCertificate
 
 if TYPE_CHECKING:
     from kubekit.client.auth.credentials import Credential
     from kubekit.client.auth.endpoint import Endpoint
     from kubekit.client.request import Request, Response
-    from kubekit.errors import ApiError, MusterError
+    from kubekit.errors import MusterError
+    from kubekit.request_errors import ApiError
 
+
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _TRY_AGAIN = "It may have too many connections, or be about to stop: try again in a moment."
 
 
@@ -151,3 +156,16 @@ def explain_connect_error(error: Exception) -> str:
 
 def _name_of(endpoint: Endpoint) -> str:
     return f"context {endpoint.name}" if endpoint.name else endpoint.url
+
+
+def enable_keepalive(sock: socket.socket) -> None:
+    """Probe the other side after 30 silent seconds; give up after 3 probes.
+
+    Without it a watch or a followed log, which may be silent for minutes, would wait forever on a
+    server, a NAT or a load balancer that forgot the connection. It also keeps those that forget
+    idle connections from doing so.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        if hasattr(socket, option):  # not on every system
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.client.transport import proxy as proxies
 from kubekit.client.transport.connection import Connection, ConnectionClosed
-from kubekit.client.transport.keepalive import enable_keepalive
-from kubekit.client.transport.tls import explain_connect_error
+from kubekit.client.transport.tls import enable_keepalive, explain_connect_error
 
 if TYPE_CHECKING:
     import ssl

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import InvalidSelector, StatusError
-from kubekit.objects.selectors import parse_fields
+from kubekit.objects.selectors import InvalidSelector, parse_fields
+from kubekit.request_errors import StatusError
 from localkube.apiserver import api_errors, codec
 from localkube.apiserver.access.authentication import (
     ACCOUNTS,
@@ -20,14 +20,14 @@ from localkube.apiserver.access.authentication import (
     User,
     account_of,
 )
-from localkube.apiserver.kinds.access.role import GROUP
+from localkube.apiserver.kinds.roles_and_accounts import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kubekit.objects.meta import Raw
     from localkube.apiserver.http.requests import Call, Route
-    from localkube.apiserver.store.changes import Change
+    from localkube.apiserver.store.collection import Change
     from localkube.apiserver.store.store import Store
 
 

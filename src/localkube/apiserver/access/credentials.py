@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kubekit.client.auth.private_file import read_private
 from kubekit.errors import ConfigError
+from kubekit.private_files import read_private
 from localkube.apiserver.codec import dump
 
 if TYPE_CHECKING:

@@ -1,14 +1,14 @@
 """The roles and bindings that every cluster starts with.
 
 `view`, `edit` and `admin` aggregate other roles by their labels, so that the author of a CRD can
-add rules to them.
+add rules to them; those of the caller's own kinds are `KnownKinds.roles`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver.kinds.access.role import GROUP
+from localkube.apiserver.kinds.roles_and_accounts import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,15 +20,6 @@ _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _HEALTH = ("/healthz", "/livez", "/readyz", "/version", "/version/")
 _DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
 _SCALED = ("deployments", "replicasets", "statefulsets")
-_JOBS = ("jaxjobs", "mpijobs", "pytorchjobs", "tfjobs")
-# The groups of the pod groups that the scheduler understands.
-_GANGS = (
-    "scheduling.incubator.k8s.io",
-    "scheduling.k8s.io",
-    "scheduling.sigs.dev",
-    "scheduling.volcano.sh",
-    "scheduling.x-k8s.io",
-)
 
 
 def _rule(verbs: Sequence[str], groups: Sequence[str], resources: Sequence[str]) -> Raw:
@@ -65,8 +56,7 @@ _VIEW = (
     _rule(_READ, ["batch"], _status("cronjobs", "jobs")),
     _rule(_READ, ["policy"], _status("poddisruptionbudgets")),
     _rule(_READ, ["networking.k8s.io"], [*_status("ingresses"), "networkpolicies"]),
-    _rule(_READ, ["kubeflow.org"], _status(*_JOBS)),
-    _rule(_READ, _GANGS, _status("podgroups")),
+    _rule(_READ, ["scheduling.k8s.io"], _status("podgroups")),
     _rule(_READ, ["metrics.k8s.io"], ["pods", "nodes"]),
     _rule(_READ, ["logs.muster.dev"], ["podlogs", "podlogs/log"]),
 )  # fmt: skip
@@ -90,8 +80,7 @@ _EDIT = (
     _rule(_WRITE, ["policy"], ["poddisruptionbudgets"]),
     _rule(_WRITE, ["networking.k8s.io"], ["ingresses", "networkpolicies"]),
     _rule([*_READ, *_WRITE], ["coordination.k8s.io"], ["leases"]),
-    _rule(_WRITE, ["kubeflow.org"], _JOBS),
-    _rule(_WRITE, _GANGS, ["podgroups"]),
+    _rule(_WRITE, ["scheduling.k8s.io"], ["podgroups"]),
 )  # fmt: skip
 _ADMIN = (
     _rule(["create"], ["authorization.k8s.io"], ["localsubjectaccessreviews"]),

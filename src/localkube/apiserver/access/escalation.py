@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from itertools import product
 from typing import TYPE_CHECKING
 
 from localkube.apiserver import api_errors, codec
 from localkube.apiserver.access.authentication import INTERNAL_USER
 from localkube.apiserver.access.authorization import AccessQuery, rule_allows
-from localkube.apiserver.kinds.access.role import GROUP
+from localkube.apiserver.kinds.roles_and_accounts import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,24 +23,12 @@ if TYPE_CHECKING:
     from localkube.apiserver.access.authorization import Authorizer
     from localkube.apiserver.http.requests import Call
 
-Guard = Callable[["Call", "Raw", "Raw | None"], None]
-"""Raises a 403 if the caller may not grant the permissions that the new object grants."""
-CreateCheck = Callable[["Call"], None]
-"""Raises a 403 if the caller of an update or an apply may not create the object it names."""
 _ROLES = ("roles", "clusterroles")
 # The rules of cluster-admin.
 _EVERYTHING = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
 )
-
-
-def allow_grant(call: Call, new: Raw, old: Raw | None) -> None:
-    """Without an authorizer, every caller may grant every permission."""
-
-
-def allow_create(call: Call) -> None:
-    """Without an authorizer, every caller may create every object."""
 
 
 def check_grant(authorizer: Authorizer, call: Call, new: Raw, old: Raw | None) -> None:

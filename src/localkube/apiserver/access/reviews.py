@@ -21,8 +21,8 @@ from localkube.apiserver.schema.decoding import check_kind, check_shape, ensure_
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kubekit.errors import StatusError
     from kubekit.objects.meta import Raw
+    from kubekit.request_errors import StatusError
     from localkube.apiserver.access.authorization import Authorizer
     from localkube.apiserver.access.service_account_tokens import Tokens
 

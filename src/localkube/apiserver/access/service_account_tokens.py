@@ -22,7 +22,7 @@ from localkube.apiserver import api_errors, codec
 from localkube.apiserver.access.authentication import User, service_account
 from localkube.apiserver.http import bodies
 from localkube.apiserver.http.requests import Answer, Call, json_answer
-from localkube.apiserver.kinds import fields
+from localkube.apiserver.kinds import field_rules
 from localkube.apiserver.schema.decoding import check_shape
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Tokens:
             raise api_errors.method_not_allowed()
         request = check_shape(_API, "TokenRequest", bodies.read(call.body, call.content_type))
         spec = request.get("spec") or {}
-        lifetime = spec.get("expirationSeconds") or fields.TOKEN_SECONDS
-        causes = fields.check_token_lifetime(lifetime, "spec.expirationSeconds")
+        lifetime = spec.get("expirationSeconds") or field_rules.TOKEN_SECONDS
+        causes = field_rules.check_token_lifetime(lifetime, "spec.expirationSeconds")
         api_errors.raise_if_invalid("authentication.k8s.io", "TokenRequest", "", causes)
         entry = self._store.get(call.key)
         if entry is None:
@@ -209,7 +209,7 @@ class Tokens:
             parts = jwt.decode_complete(
                 token, self._public_key, [_ALGORITHM], _CHECKS, issuer=ISSUER
             )
-        except (jwt.PyJWTError, UnicodeEncodeError):  # a header may hold bytes that are no UTF-8
+        except (jwt.PyJWTError, UnicodeEncodeError):  # a header may hold bytes that are not UTF-8
             return None
         # Every token of this server names its key.
         if parts["header"].get("kid") != self._key_id:

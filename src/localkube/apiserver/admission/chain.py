@@ -9,27 +9,33 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import SUFFIX_LETTERS
 from localkube.apiserver import api_errors, codec
-from localkube.apiserver.access.escalation import allow_create, allow_grant
-from localkube.apiserver.admission import admit
-from localkube.apiserver.admission.admit import Generated
-from localkube.apiserver.admission.limit_ranges import LimitRanges
+from localkube.apiserver.access.escalation import check_grant
+from localkube.apiserver.admission import create_and_update
+from localkube.apiserver.admission.create_and_update import Generated
 from localkube.apiserver.apply import request as owners
+from localkube.apiserver.kinds.field_rules import ensure_map
+from localkube.apiserver.kinds.quotas_and_limit_ranges import LIMIT_RANGES, complete_containers
 
 if TYPE_CHECKING:
-    from kubekit.errors import StatusError
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.access.escalation import CreateCheck, Guard
-    from localkube.apiserver.admission.admit import Track
+    from kubekit.request_errors import StatusError
+    from localkube.apiserver.access.authorization import Authorizer
+    from localkube.apiserver.admission.create_and_update import Track
     from localkube.apiserver.http.requests import Call
     from localkube.apiserver.resource import Resource
-    from localkube.apiserver.store.changes import ObjectReader
+    from localkube.apiserver.store.collection import Change, ObjectReader
     from localkube.apiserver.store.store import Store
+
+
+_ANNOTATION = "kubernetes.io/limit-ranger"
+_PREFIX = f"{LIMIT_RANGES.collection}/"
 
 Clock = Callable[[], datetime]
 
@@ -46,8 +52,8 @@ class AdmissionChain:
         self._store = store
         self._clock = clock
         self._limit_ranges = LimitRanges(store)
-        self.guard: Guard = allow_grant
-        self.check_create: CreateCheck = allow_create
+        self.authorizer: Authorizer | None = None
+        """None if every caller may create everything and grant every permission."""
 
     def create(self, call: Call, obj: Raw, namespace: str, track: Track | None = None) -> Raw:
         """The object as it is stored. Changes its argument in place."""
@@ -60,17 +66,17 @@ class AdmissionChain:
             track = owners.tracked_before(track, call.resource, obj)
             self._limit_ranges.complete(obj, namespace)
 
-        new = admit.begin_create(call.resource, obj, namespace, track)
-        strategy.complete_create(new, self._store)
-        new = admit.finish_create(call.resource, new, generated)
+        new = create_and_update.begin_create(call.resource, obj, namespace, track)
+        strategy.completion.complete_create(new, self._store)
+        new = create_and_update.finish_create(call.resource, new, generated)
         self._limit_ranges.check(call.resource, new, namespace)
-        strategy.admit_create(new, self._store, generated.now)
-        if strategy.grants:
-            self.guard(call, new, None)
+        strategy.admission.create(new, self._store, generated.now)
+        if strategy.admission.grants and self.authorizer:
+            check_grant(self.authorizer, call, new, None)
         # The request itself was authorized as an update or a patch. Checked after the object, as
         # the real server does: an invalid object is a 422 for every caller.
-        if call.route.verb != "create":
-            self.check_create(call)
+        if call.route.verb != "create" and self.authorizer:
+            self.authorizer.check_create(call)
         call.warn(*strategy.warnings(new))
         return new
 
@@ -78,17 +84,72 @@ class AdmissionChain:
         """The changed object as it is stored."""
         resource, subresource = call.resource, call.route.subresource
         now = self._clock()
-        new = admit.begin_update(
+        new = create_and_update.begin_update(
             resource, new, old, subresource, track or owners.tracker(call, now)
         )
-        new = admit.finish_update(resource, new, old, subresource)
+        new = create_and_update.finish_update(resource, new, old, subresource)
         if not subresource:
             self._limit_ranges.check_update(resource, new, call.route.namespace)
-        resource.strategy.admit_update(new, old, self._store, now)
-        if resource.strategy.grants:
-            self.guard(call, new, old)
+        resource.strategy.admission.update(new, old, self._store, now)
+        if resource.strategy.admission.grants and self.authorizer:
+            check_grant(self.authorizer, call, new, old)
         call.warn(*resource.strategy.warnings(new))
         return new
+
+
+# -- limit ranges ---------------------------------------------------------------------------------
+
+
+class LimitRanges:
+    """All limit ranges of one store. The kinds know what a range means for their objects."""
+
+    def __init__(self, store: Store) -> None:
+        self._by_namespace: defaultdict[str, dict[str, Raw]] = defaultdict(dict)
+        for entry in store.scan(_PREFIX):
+            self._learn(entry.key, codec.decode(entry.value))
+        store.subscribe(self._changed, LIMIT_RANGES.collection)
+
+    def _changed(self, change: Change) -> None:
+        if change.deleted:
+            self._by_namespace[change.entry.key.split("/")[1]].pop(change.entry.key, None)
+        else:
+            self._learn(change.entry.key, codec.decode(change.entry.value))
+
+    def _learn(self, key: str, obj: Raw) -> None:
+        self._by_namespace[key.split("/")[1]][key] = obj
+
+    def _ranges(self, namespace: str) -> list[Raw]:
+        """In the order of names, so that the result is always the same."""
+        ranges = self._by_namespace.get(namespace)
+        return [obj for _, obj in sorted(ranges.items())] if ranges else []
+
+    def apply_to(self, resource: Resource, namespace: str) -> bool:
+        """Whether the new objects of a kind are completed here."""
+        return resource.strategy.ranges.complete and bool(self._ranges(namespace))
+
+    def complete(self, obj: Raw, namespace: str) -> None:
+        """Give the containers of a new object the requests and limits that they lack."""
+        for limit_range in self._ranges(namespace):
+            notes = list(complete_containers(obj["spec"], limit_range))
+            if notes:
+                annotations = ensure_map(obj["metadata"], "annotations")
+                annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
+
+    def check_update(self, resource: Resource, obj: Raw, namespace: str) -> None:
+        """403 if a changed object is outside of a range; most kinds are checked once."""
+        is_deleted = "deletionTimestamp" in obj["metadata"]
+        if resource.strategy.ranges.on_update and not is_deleted:
+            self.check(resource, obj, namespace)
+
+    def check(self, resource: Resource, obj: Raw, namespace: str) -> None:
+        """403 if an object is outside of a range."""
+        for limit_range in self._ranges(namespace):
+            # Most kinds are in no range, and some of them have no spec.
+            found = list(resource.strategy.ranges.violations(obj.get("spec", {}), limit_range))
+            if found:
+                why = found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+                name = obj["metadata"]["name"]
+                raise api_errors.forbidden(resource.group, resource.plural, name, why)
 
 
 # -- where an object can be created --------------------------------------------------------------

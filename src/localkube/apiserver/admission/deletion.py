@@ -34,14 +34,13 @@ class Deletion(NamedTuple):
 
 def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Deletion:
     """Remove the object, or mark it and wait."""
-    strategy = resource.strategy
-    meta = dict(obj["metadata"])
+    rules, meta = resource.strategy.deletion, dict(obj["metadata"])
     marked = obj | {"metadata": meta}
     finalizers = _finalizers_for(meta, options)
-    grace = strategy.grace(obj, options) if strategy.grace else 0
-    first = strategy.marked_first and "deletionTimestamp" not in meta
-    if not (grace > 0 or finalizers or first or strategy.blocks_removal(obj)):
-        if strategy.grace:  # the last state of a pod shows when it was deleted
+    grace = rules.grace(obj, options) if rules.grace else 0
+    first = rules.marked_first and "deletionTimestamp" not in meta
+    if not (grace > 0 or finalizers or first or rules.blocks_removal(obj)):
+        if rules.grace:  # the last state of a pod shows when it was deleted
             _mark(resource, meta, now, 0)
         return Deletion(remove=True, obj=marked)
     if finalizers:
@@ -53,7 +52,7 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
             _shorten(meta, grace)
         return Deletion(remove=False, obj=marked, changed=shorter or marked != obj)
     _mark(resource, meta, now, grace)
-    strategy.on_marked(marked)
+    rules.on_marked(marked)
     return Deletion(remove=False, obj=marked)
 
 
@@ -80,7 +79,7 @@ def can_be_removed(resource: Resource, obj: Raw) -> bool:
         "deletionTimestamp" in meta
         and not meta.get("finalizers")
         and not meta.get("deletionGracePeriodSeconds")
-        and not resource.strategy.blocks_removal(obj)
+        and not resource.strategy.deletion.blocks_removal(obj)
     )
 
 
@@ -102,7 +101,7 @@ def _finalizers_for(meta: Raw, options: Raw) -> list[str]:
 def check_deletable(call: Call) -> None:
     """Reject the deletion of a protected object."""
     resource = call.resource
-    if call.route.name in resource.strategy.protected:
+    if call.route.name in resource.strategy.deletion.protected:
         why = f"this {resource.singular} may not be deleted"
         raise api_errors.forbidden(resource.group, resource.plural, call.route.name, why)
 
@@ -110,7 +109,7 @@ def check_deletable(call: Call) -> None:
 def set_default_propagation(call: Call, options: Raw) -> None:
     """Orphan the dependents, with a warning, if the kind does so and the options do not say."""
     # batch/v1 Jobs leave their pods behind by default; kubectl always sends a policy.
-    warning = call.resource.strategy.orphan_warning
+    warning = call.resource.strategy.deletion.orphan_warning
     no_policy = options.get("propagationPolicy") is None and options.get("orphanDependents") is None
     if warning and no_policy:
         options["propagationPolicy"] = "Orphan"

@@ -23,7 +23,6 @@ Rule = Callable[[str], list[str]]
 # Kubernetes' own patterns: the messages below quote them.
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_WILDCARD = rf"\*\.{_SUBDOMAIN}"
 _OLD_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = rf"({_QUALIFIED})?"
@@ -43,12 +42,6 @@ _RULES = {
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or"
         " '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex"
         f" used for validation is '{_SUBDOMAIN}')"
-    ),
-    _WILDCARD: (
-        "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain,"
-        " which must consist of lower case alphanumeric characters, '-' or '.' and end with an"
-        " alphanumeric character (e.g. '*.example.com', regex used for validation is"
-        f" '{_WILDCARD}')"
     ),
     _QUALIFIED: (
         "must consist of alphanumeric characters, '-', '_' or '.', and must start and"
@@ -79,8 +72,6 @@ def _matches(pattern: str, longest: int, unit: str = "characters") -> Rule:
 
 
 check_subdomain = _matches(_SUBDOMAIN, 253)
-check_wildcard = _matches(_WILDCARD, 253)
-"""A domain name whose first part is `*`."""
 check_plain_label = _matches(_LABEL, 63)
 """One part of a domain name, without the extra hint about dots that `check_label` gives."""
 check_dns1035_label = _matches(_OLD_LABEL, 63)

@@ -8,8 +8,8 @@ from localkube.apiserver import api_errors
 from localkube.apiserver.schema.decoding import check_kind, check_name, ensure_metadata
 
 if TYPE_CHECKING:
-    from kubekit.errors import StatusError
     from kubekit.objects.meta import Raw
+    from kubekit.request_errors import StatusError
     from localkube.apiserver.http.requests import Call
 
 # Field, its name in messages, and what a mismatch means.
@@ -84,7 +84,7 @@ def check_preconditions(call: Call, options: Raw, obj: Raw) -> None:
         expected, actual = preconditions.get(field), obj["metadata"][field]
         if not expected or expected == actual:
             continue
-        if resource.strategy.storage_preconditions:
+        if resource.strategy.deletion.storage_preconditions:
             raise conflict(call, api_errors.precondition_failed(word, expected, actual))
         why = (
             f"the {word} in the precondition ({expected}) does not match the {word} in record"

@@ -11,21 +11,20 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kubekit.errors import InvalidQuantity
-from kubekit.objects.quantity import Amount, parse_quantity
+from kubekit.objects.quantity import Amount, InvalidQuantity, parse_quantity
 from localkube.apiserver import api_errors, codec
-from localkube.apiserver.kinds.builtin import strategy_of
-from localkube.apiserver.kinds.pods.pod_resources import ONE
-from localkube.apiserver.kinds.policy.resource_quota import RESOURCE_QUOTAS, scope_terms
+from localkube.apiserver.kinds.pod_resources import ONE
+from localkube.apiserver.kinds.quotas_and_limit_ranges import RESOURCE_QUOTAS, scope_terms
+from localkube.apiserver.resource_registry import strategy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kubekit.errors import StatusError
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.kinds.pods.pod_resources import Charge
+    from kubekit.request_errors import StatusError
+    from localkube.apiserver.kinds.pod_resources import Charge
     from localkube.apiserver.resource import Resource
-    from localkube.apiserver.store.changes import Change
+    from localkube.apiserver.store.collection import Change
     from localkube.apiserver.store.store import Store
 
 _QUOTAS = RESOURCE_QUOTAS.collection
@@ -33,11 +32,11 @@ _QUOTAS = RESOURCE_QUOTAS.collection
 
 def charge_of(collection: str, obj: Raw) -> Charge:
     """The usage of an object, by the names of a quota's `hard`."""
-    strategy = strategy_of(collection)
+    rules = strategy_of(collection).quota
     charge = {f"count/{collection}": ONE}
-    if strategy.counted_as:
-        charge[strategy.counted_as] = ONE
-    return charge | (strategy.charge(obj) if strategy.charge else {})
+    if rules.counted_as:
+        charge[rules.counted_as] = ONE
+    return charge | (rules.charge(obj) if rules.charge else {})
 
 
 def _increase(new: Charge, old: Charge) -> Charge:
@@ -66,7 +65,7 @@ class _Quota:
         """Whether the object counts towards this quota."""
         if not self._terms:
             return True
-        matches = strategy_of(collection).matches_scope
+        matches = strategy_of(collection).quota.matches_scope
         return all(matches(term, obj) for term in self._terms)
 
     def charge(self, collection: str, obj: Raw | None) -> Charge:
@@ -77,9 +76,9 @@ class _Quota:
 
     def may_count(self, collection: str) -> bool:
         """Whether objects of a collection can count, decided without reading them."""
-        strategy = strategy_of(collection)
-        names = (strategy.counted_as, f"count/{collection}")
-        return strategy.charge is not None or any(name in self.hard for name in names)
+        rules = strategy_of(collection).quota
+        names = (rules.counted_as, f"count/{collection}")
+        return rules.charge is not None or any(name in self.hard for name in names)
 
     def count(self, new: Charge, old: Charge) -> None:
         """Replace the old usage of an object by its new usage."""
@@ -168,7 +167,7 @@ class Quotas:
         """Reserve the usage of a write until it is durable; 403 if a quota has no room for it."""
         namespace = key.split("/")[1]
         quotas = self._by_namespace.get(namespace)
-        if not namespace or not quotas or not resource.strategy.limited:
+        if not namespace or not quotas or not resource.strategy.quota.limited:
             yield
             return
         reserved = self._check(list(quotas.values()), resource, key, new, old)
@@ -191,7 +190,7 @@ class Quotas:
         quotas.sort(key=lambda quota: quota.key)
         for quota in quotas:
             if old is None and quota.in_scope(collection, new):
-                missing = resource.strategy.unspecified(quota.hard, new)
+                missing = resource.strategy.quota.unspecified(quota.hard, new)
                 if missing:
                     raise forbidden(f"failed quota: {quota.name}: {missing}")
         reserved = []

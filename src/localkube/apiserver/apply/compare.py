@@ -1,4 +1,4 @@
-"""The fields in which two objects differ.
+"""The fields in which two objects differ, and the fields that one object states.
 
 Values that are equal are not walked into: that comparison is fast, and most of an object stays as
 it is. A Go object has some fields that nobody set (`FieldType.implied`); they count on both sides.
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from localkube.apiserver.apply import field_set
 from localkube.apiserver.apply.field_set import LEAF, SELF, FieldSet
-from localkube.apiserver.apply.field_types import ABSENT, FieldType, Shape, untyped
-from localkube.apiserver.apply.list_items import by_element
+from localkube.apiserver.apply.field_types import ABSENT, FieldType, Shape, by_element, untyped
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
@@ -153,14 +152,43 @@ def _compare_items(
         one, other = (before or [ABSENT])[0], (after or [ABSENT])[0]
         if not _same(one, other):
             _compare_parts(element, one, other, items, result)
-    elif len(before) > 1 and len(after) > 1:
-        if before != after:
-            result.changed[element] = LEAF
-    elif len(before) > 1:
+    elif before != after:
         if after:
-            result.changed[element] = whole(after[0], items)
-        result.removed[element] = LEAF
-    else:
-        if before:
-            result.removed[element] = whole(before[0], items)
-        result.changed[element] = LEAF
+            result.changed[element] = LEAF if len(after) > 1 else whole(after[0], items)
+        if before and (len(before) == 1 or len(after) <= 1):
+            result.removed[element] = LEAF if len(before) > 1 else whole(before[0], items)
+
+
+# -- the fields of one configuration -------------------------------------------------------------
+
+
+def stated_fields(value: Any, of: FieldType) -> FieldSet:
+    """What a configuration states, and an apply owns: the leaves and items of a map or a list."""
+    if isinstance(value, dict) and not of.atomic_map:
+        return {
+            of.tag(name): node
+            for name, part in value.items()
+            if (node := _node(name, part, of)) is not None
+        }
+    if isinstance(value, list) and not of.atomic_list:
+        return {
+            # Items with the same keys have one owner as a whole.
+            element: _with_self(stated_fields(same[0], of.items())) if len(same) == 1 else LEAF
+            for element, same in by_element(value, of).items()
+        }
+    return LEAF
+
+
+def _node(name: str, part: Any, of: FieldType) -> FieldSet | None:
+    """The node of a field. A map or a list that the schema declares belongs to nobody itself."""
+    field = of.field(name)
+    inner = stated_fields(part, field) if field is not None else LEAF
+    if name not in of.declared:
+        return _with_self(inner)
+    # An empty list that is merged item by item states nothing; an empty map does.
+    states_nothing = part == [] and field is not None and not field.atomic_list
+    return None if states_nothing else inner
+
+
+def _with_self(inner: FieldSet) -> FieldSet:
+    return {SELF: LEAF, **inner} if inner else LEAF

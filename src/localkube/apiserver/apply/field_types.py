@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from kubekit import schemas
 from kubekit.schemas import Schema
-from localkube.apiserver.apply import path_elements
+from localkube.apiserver.apply import field_set
 from localkube.apiserver.http.protobuf import Field, struct_layout, struct_name
 from localkube.apiserver.schema.structural import METADATA
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from localkube.apiserver.resource import Resource
+
 
 ABSENT: Any = object()
 """The value of a field that does not exist. None is a null."""
@@ -60,7 +63,7 @@ class FieldType:
         self._fields: dict[str, FieldType] = _fields_of_every_object() if embedded else {}
         self._items: FieldType | None = None
         self.declared = frozenset((*schema.properties, *self._fields))
-        self.tags = {name: path_elements.field(name) for name in self.declared}
+        self.tags = {name: field_set.field(name) for name in self.declared}
         self.atomic_map = raw.get("x-kubernetes-map-type") == "atomic" or message == _RAW
         self.keys, self.atomic_list = _list_kind(raw)
         declared = schema.items() if self.keys else None
@@ -109,7 +112,7 @@ class FieldType:
 
     def tag(self, name: str) -> str:
         """The path element of a field."""
-        return self.tags.get(name) or path_elements.field(name)
+        return self.tags.get(name) or field_set.field(name)
 
 
 def _list_kind(raw: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
@@ -173,3 +176,44 @@ def _fields_of_every_object() -> dict[str, FieldType]:
 @cache
 def _builtin(name: str) -> FieldType:
     return FieldType(schemas.by_name(name), struct_name(name)) if name else deduced()
+
+
+# -- items of lists that are merged item by item -------------------------------------------------
+
+
+class NoIdentityError(ValueError):
+    """An item cannot be found again, because it has no keys or no plain value."""
+
+
+def element_of(item: Any, of: FieldType) -> str:
+    """The path element of an item of a list of this type."""
+    if not of.keys:
+        if isinstance(item, dict):
+            raise NoIdentityError("associative list without keys has an element that's a map type")
+        if isinstance(item, list):
+            raise NoIdentityError("not supported: associative list with lists as elements")
+        if item is None:
+            why = "associative list without keys has an element that's an explicit null"
+            raise NoIdentityError(why)
+        return field_set.item_of_set(item)
+    if not isinstance(item, dict):
+        kind = "a null element" if item is None else "non-map elements"
+        raise NoIdentityError(f"associative list with keys may not have {kind}")
+    keys = {key: item[key] for key in of.keys if key in item}
+    if len(keys) < len(of.keys):
+        keys = of.key_defaults | keys
+    if not keys:
+        names = " ".join(f'"{key}"' for key in of.keys)
+        raise NoIdentityError(
+            f"associative list with keys has an element that omits all key fields [{names}]"
+            " (and doesn't have default values for any key fields)"
+        )
+    return field_set.item_with_keys(keys)
+
+
+def by_element(items: Sequence[Any], of: FieldType) -> dict[str, list[Any]]:
+    """The items by their path elements, in order. Several items may have the same one."""
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        found.setdefault(element_of(item, of), []).append(item)
+    return found

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from localkube.apiserver.apply import field_set, path_elements
+from localkube.apiserver.apply import field_set
 from localkube.apiserver.apply.ownership import Manager, Owned, Owners
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.apply.field_set import FieldSet
+    from localkube.apiserver.apply.field_set import FieldSet, Path
+
 
 APPLY, UPDATE = "Apply", "Update"
 _FIELDS_TYPE = "FieldsV1"
@@ -85,7 +86,7 @@ def canonical(entries: list[Raw]) -> list[Raw] | None:
 def _canonical_set(node: FieldSet) -> FieldSet:
     result: FieldSet = {}
     for element, child in node.items():
-        known = element if element == field_set.SELF else path_elements.canonical(element)
+        known = element if element == field_set.SELF else field_set.canonical(element)
         if known:
             result[known] = _canonical_set(child)
     return result
@@ -126,16 +127,9 @@ def without_times(entries: list[Raw]) -> list[Raw]:
     return [{k: v for k, v in entry.items() if k != "time"} for entry in entries]
 
 
-def strip(owners: Owners, manager: Manager) -> None:
-    """Take the fields that nobody owns from a manager, in place."""
-    owned = owners.get(manager)
-    if owned is None:
-        return
-    fields = field_set.difference(owned.fields, _NO_OWNER)
-    if fields:
-        owners[manager] = Owned(fields, owned.version)
-    else:
-        del owners[manager]
+def ownable(fields: FieldSet) -> FieldSet:
+    """The fields of a set that a manager can own."""
+    return field_set.difference(fields, _NO_OWNER)
 
 
 def cap_updaters(managed: Managed) -> None:
@@ -170,3 +164,48 @@ def entries_of(obj: Raw) -> list[Raw]:
     """The entries that an object has."""
     entries: Any = obj["metadata"].get("managedFields")
     return entries if isinstance(entries, list) else []
+
+
+# -- the subresource `scale` ---------------------------------------------------------------------
+
+# A Scale has one field of its object. Its owners are those of that field, under another name.
+VERSION = "autoscaling/v1"
+_IN_SCALE = ("f:spec", "f:replicas")
+
+
+def owners_of_scale(entries: list[Raw], path: Path) -> list[Raw]:
+    """The entries of a Scale, from those of its object, whose replicas are at `path`."""
+    managed = decode(entries) or Managed({}, {})
+    owners = {
+        _in_scale(manager): Owned(field_set.single(_IN_SCALE), VERSION)
+        for manager, owned in managed.owners.items()
+        if field_set.contains(owned.fields, path)
+    }
+    times = {_in_scale(manager): time for manager, time in managed.times.items()}
+    return encode(Managed(owners, times))
+
+
+def owners_of_object(
+    entries: list[Raw], scale_entries: list[Raw], path: Path, version: str
+) -> list[Raw]:
+    """The entries of an object after a write of its Scale left these entries in the Scale."""
+    managed = decode(entries) or Managed({}, {})
+    scale = decode(scale_entries) or Managed({}, {})
+    replicas = field_set.single(path)
+    left = {m for m, owned in scale.owners.items() if field_set.contains(owned.fields, _IN_SCALE)}
+    owners = {}
+    for manager, owned in managed.owners.items():
+        keeps = _in_scale(manager) in left or not field_set.contains(owned.fields, path)
+        fields = owned.fields if keeps else field_set.difference(owned.fields, replicas)
+        if fields:
+            owners[manager] = Owned(fields, owned.version)
+    known = {_in_scale(manager) for manager in managed.owners}
+    for manager in left - known:
+        own = manager._replace(version=version) if manager.operation == UPDATE else manager
+        # As on the real server, an owner of nothing but replicas has no time.
+        owners[own] = Owned(replicas, version)
+    return encode(Managed(owners, managed.times))
+
+
+def _in_scale(manager: Manager) -> Manager:
+    return manager._replace(version=VERSION) if manager.operation == UPDATE else manager

@@ -21,8 +21,8 @@ from localkube.apiserver.api_errors import bad_request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kubekit.errors import StatusError
     from kubekit.objects.meta import Raw
+    from kubekit.request_errors import StatusError
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"

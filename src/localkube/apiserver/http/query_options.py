@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import InvalidSelector
-from kubekit.objects.selectors import FieldSelector, Selector, parse_fields, parse_labels
+from kubekit.objects.selectors import (
+    FieldSelector,
+    InvalidSelector,
+    Selector,
+    parse_fields,
+    parse_labels,
+)
 from localkube.apiserver import codec
 from localkube.apiserver.api_errors import (
     bad_request,
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
     from localkube.apiserver.api_errors import Causes
     from localkube.apiserver.resource import Resource
-    from localkube.apiserver.store.changes import Entry
+    from localkube.apiserver.store.collection import Entry
 
 
 _WRITES = {

@@ -1,1 +1,1 @@
-"""One module per kind: defaults, checks, updates, deletion, quota, columns, and its Resource."""
+"""The kinds, each with its defaults, checks, updates, deletion, quota, columns and its Resource."""

@@ -32,8 +32,8 @@ from localkube.apiserver.schema.structural import METADATA, is_quantity
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from kubekit.errors import StatusError
     from kubekit.objects.meta import Raw
+    from kubekit.request_errors import StatusError
     from kubekit.schemas import Schema
     from localkube.apiserver.http.requests import Call
 
@@ -254,12 +254,11 @@ def _decode_strictly(call: Call, obj: Raw, stored: Collection[str]) -> None:
     patched = call.route.verb == "patch"
     unknown = _screen_metadata(resource, obj)
     nulls = _may_hold_nulls(call)
-    canonical = not nulls and resource.strategy.is_canonical(obj)
     # Before `prune`, which drops nulls where Go would write zeros.
     if not resource.custom and nulls:
         fill_nulls(obj, _struct_of(resource))
-    clean = not (resource.custom or canonical) and structural.is_clean(obj, schema)
-    if not (canonical or clean):
+    clean = not resource.custom and structural.is_clean(obj, schema)
+    if not clean:
         unknown += structural.prune(obj, schema, top=True)
     warnings = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
     if resource.custom or patched:
@@ -270,12 +269,12 @@ def _decode_strictly(call: Call, obj: Raw, stored: Collection[str]) -> None:
     if warnings and strictness == "Strict":
         why = f"strict decoding error: {', '.join(warning.text for warning in warnings)}"
         raise _unreadable(resource, why, call.body if patched else b"")
-    if not resource.custom and not canonical:
+    if not resource.custom:
         patch = call.body if patched else b""
         if not clean:
             _check_types(resource, structural.check(obj, schema, integral_floats=False), patch)
         _check_struct(resource, obj, schema, patch)
-    # Here, because the layout of definitions is not known and canonical ones are not walked.
+    # Here, because the layout of custom objects is not known.
     write_as_go_does(obj["metadata"], _METADATA_STRUCT)
     if strictness != "Ignore":
         call.warn(*(warning.text for warning in warnings))
@@ -292,11 +291,11 @@ def warn_of_duplicates(call: Call) -> None:
 
 
 def preserved_unknown_fields(call: Call, obj: Raw) -> list[str]:
-    """Paths of unknown fields that are stored all the same; empty if no warning is due."""
+    """Paths of unknown fields that are stored anyway; empty if no warning is due."""
     # Controllers write status often and do not own the spec: they get no warnings about it.
     if call.route.subresource or call.query.get("fieldValidation") == "Ignore":
         return []
-    return call.resource.strategy.unknown_fields(obj)
+    return call.resource.strategy.forms.unknown_fields(obj)
 
 
 def _may_hold_nulls(call: Call) -> bool:
@@ -308,7 +307,7 @@ def _may_hold_nulls(call: Call) -> bool:
 
 def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
     """Check the types that the schema does not have, and write the object as Go would."""
-    _check_types(resource, resource.strategy.check_types(obj, schema), patch)
+    _check_types(resource, resource.strategy.forms.check_types(obj, schema), patch)
     write_as_go_does(obj, _struct_of(resource))
     shorten_quantities(obj, schema)
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kubekit import schemas
-from kubekit.errors import InvalidQuantity
-from kubekit.objects.quantity import parse_quantity
+from kubekit.objects.quantity import InvalidQuantity, parse_quantity
 from kubekit.schemas import Schema
 from localkube.apiserver.api_errors import Cause, invalid_type
 from localkube.apiserver.schema import values
@@ -135,7 +134,7 @@ def is_clean(value: Any, schema: Schema) -> bool:
 def _is_right_scalar(value: Any, schema: Schema) -> bool:
     if value is None or isinstance(value, dict | list) or schema.type in ("object", "array"):
         return False
-    # As in `check`, `oneOf` is no rule without a type: quantities have it, and ports.
+    # As in `check`, `oneOf` is not a rule without a type: quantities have it, and ports.
     rules = _COMBINATORS if schema.type else _COMBINATORS - {"oneOf"}
     ruled = not rules.isdisjoint(schema.raw)
     return not ruled and _check_type(value, schema, "", integral_floats=False) is None

@@ -6,10 +6,9 @@ newest few are kept, in `backups` beside the database.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from localkube.apiserver.store import damage
 from localkube.apiserver.store.database import COLUMNS, OddRow, connect_read_only, read_row, wal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 BACKUP_EVERY = 900.0
@@ -61,12 +61,14 @@ def write(database: Path, now: datetime | None = None) -> Path:
     finally:
         draft.unlink(missing_ok=True)
     for old in all_backups(database)[:-KEPT]:
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             old.unlink()
     return target
 
 
-def _copy(database: Path, draft: Path) -> None:
+@contextmanager
+def copied(database: Path, draft: Path) -> Iterator[sqlite3.Connection]:
+    """A copy of a database, in one file that only its owner can read."""
     draft.unlink(missing_ok=True)
     os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     with (
@@ -75,7 +77,13 @@ def _copy(database: Path, draft: Path) -> None:
     ):
         # In one step: a snapshot that writers neither wait for nor change.
         source.backup(copy)
-        copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a write-ahead log
+        copy.text_factory = source.text_factory
+        copy.execute("PRAGMA journal_mode=DELETE")  # without a write-ahead log
+        yield copy
+
+
+def _copy(database: Path, draft: Path) -> None:
+    with copied(database, draft) as copy:
         copy.execute("VACUUM")  # without the free pages
         problems, _ = damage.structure_problems(copy)
         rows = map(read_row, copy.execute(f"SELECT {COLUMNS} FROM log"))

@@ -1,11 +1,10 @@
 """`arena check`: what is damaged in a database, and returning to a backup.
 
-Restoring never changes the damaged files: it moves them to a folder of their own.
+Restoring never changes the damaged files: it moves them to a separate folder.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.errors import ConfigError, DamagedStore, MusterError, UsageError
+from kubekit.errors import ConfigError, MusterError, UsageError
 from localkube.apiserver.store import backups, damage
+from localkube.apiserver.store.damage import DamagedStore
 from localkube.apiserver.store.database import (
     COLUMNS,
     OddRow,
@@ -112,7 +112,7 @@ def _rows(database: Path) -> tuple[int, list[str]]:
     newest: dict[str, Row | OddRow] = {}
     with closing(connect_read_only(database)) as db:
         if not check_version(db, database):
-            return 0, []  # no checksums yet; the next start adds them
+            return 0, []  # the next start creates the tables
         for columns in db.execute(f"SELECT {COLUMNS} FROM log NOT INDEXED ORDER BY revision"):
             row = read_row(columns)
             newest[row.key] = row
@@ -155,19 +155,11 @@ def _good_copy(database: Path, source: Path | None) -> tuple[Path, Path]:
 def _copy(backup: Path, database: Path) -> Path:
     """A verified copy of a backup, with the newest row of every object and without the past."""
     draft = database.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     try:
-        with (
-            closing(connect_read_only(backup)) as source,
-            closing(sqlite3.connect(draft, isolation_level=None)) as db,
-        ):
-            source.backup(db)
-            db.text_factory = source.text_factory
+        with backups.copied(backup, draft) as db:
             problems, index_damaged = damage.structure_problems(db)
             if problems or not has_table(db, "log"):
                 raise DamagedStore(f"{backup} is damaged: {(problems or ['it has no objects'])[0]}")
-            db.execute("PRAGMA journal_mode=DELETE")  # one file, without a write-ahead log
             prepare(db, draft, index_damaged=index_damaged)
             _forget_the_past(db, backup, database)
     except sqlite3.Error as error:

@@ -25,8 +25,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from kubekit.errors import MusterError
 from localkube.apiserver.store.database import (
-    SCHEMA,
     check_version,
     connect_read_only,
     has_table,
@@ -48,6 +48,10 @@ _ROW_PROBLEMS = ("missing from index", "entries in index", "entry in index", " v
 _VALID_FRAMES = struct.Struct("=I")
 _VALID_FRAMES_AT = 16
 """Where the index of a write-ahead log has the number of frames that SQLite accepts."""
+
+
+class DamagedStore(MusterError):
+    """The database of the local cluster is damaged."""
 
 
 class Findings(NamedTuple):
@@ -72,8 +76,8 @@ def inspect(database: Path) -> Findings:
     commits = commit_frames(wal_of(database))
     try:
         with closing(connect_read_only(database)) as db:
-            version = check_version(db, database)
-            problems = [] if version < SCHEMA else _schema_problems(db)
+            prepared = check_version(db, database) or has_table(db, "log")
+            problems = _schema_problems(db) if prepared else []
             findings = _look(db, database, commits, answered, problems)
             return findings._replace(record_lost=record is None and is_marked(db))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
@@ -96,7 +100,7 @@ def _look(
             " follow it"
         )
     if reached > answered + _MAX_UNRECORDED:
-        problems.append(f"revision {reached} was never given")
+        problems.append(f"revision {reached} was never written")
     if answered > reached:
         problems.append(_lost_writes(answered - reached))
     return Findings(tuple(problems), index_damaged)
@@ -200,8 +204,8 @@ def answered_revision(database: Path) -> int | None:
 MARK = 0x4D757374
 """SQLite's `application_id` of a database that has a record."""
 LOST = (
-    "the record of acknowledged writes, objects.acknowledged, was lost or damaged: whether the last"
-    " writes are all there is not known"
+    "the record of acknowledged writes, objects.acknowledged, was lost or damaged: it is not"
+    " known whether all of the last writes are there"
 )
 
 
@@ -218,7 +222,7 @@ class AcknowledgedFile:
 
     def write(self, revision: int) -> None:
         data = _FORM.pack(_RECORD, revision)
-        # On a full disk, the first write may fail. A lost record is no lost object.
+        # On a full disk, the first write may fail. Without the record, no object is lost.
         with contextlib.suppress(OSError):
             os.pwrite(self._fd, data + _CHECKSUM.pack(crc32(data)), 0)
 

@@ -12,15 +12,13 @@ import sqlite3
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-import msgspec
-
 from kubekit.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
-"""The version of the tables; version 0 had no checksums."""
+"""The version of the tables."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS log (
     revision INTEGER PRIMARY KEY,
@@ -32,58 +30,22 @@ CREATE TABLE IF NOT EXISTS log (
 );
 CREATE TABLE IF NOT EXISTS compacted (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER);
 INSERT OR IGNORE INTO compacted VALUES (0, 0);
+CREATE TABLE IF NOT EXISTS reserve (space BLOB);
 """
-_RESERVE = "CREATE TABLE IF NOT EXISTS reserve (space BLOB)"
 _INDEX = "CREATE UNIQUE INDEX IF NOT EXISTS swap ON log (key, previous)"
 
 
-class _Object(msgspec.Struct):
-    """The fields that every stored object has."""
-
-    apiVersion: str
-    kind: str
-    metadata: dict[str, object]
-
-
-_decoder = msgspec.json.Decoder(_Object)
-
-
-def holds_object(value: object) -> bool:
-    """Whether a value is a stored object, as far as that can be known without a checksum."""
-    try:
-        _decoder.decode(value)  # type: ignore[arg-type] # anything else than bytes is a TypeError
-    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError):
-        return False
-    return isinstance(value, bytes)
-
-
 def prepare(db: sqlite3.Connection, path: Path, *, index_damaged: bool = False) -> None:
-    """Create the tables, or bring tables of an earlier version up to date."""
-    version = check_version(db, path)
-    if version == SCHEMA and not index_damaged:
+    """Create the tables, unless they exist, and mend the index."""
+    if check_version(db, path) == SCHEMA and not index_damaged:
         return  # a start writes nothing
     db.execute("BEGIN IMMEDIATE")
-    if not version and has_table(db, "log"):
-        _add_checksums(db)
-    for statement in (*_TABLES.split(";\n"), _INDEX, _RESERVE):
+    for statement in (*_TABLES.split(";\n"), _INDEX):
         db.execute(statement)
     if index_damaged:
         _rebuild_index(db)
     db.execute(f"PRAGMA user_version = {SCHEMA}")
     db.execute("COMMIT")
-    path.with_suffix(".reserve").unlink(missing_ok=True)  # of version 0: space outside the database
-
-
-def _add_checksums(db: sqlite3.Connection) -> None:
-    """Add checksums to the rows of version 0, except to rows that hold no object."""
-    db.execute("ALTER TABLE log ADD COLUMN checksum INTEGER")
-    sums = []
-    query = "SELECT revision, CAST(key AS BLOB), previous, deleted, value FROM log"
-    for revision, key, previous, deleted, value in db.execute(query):
-        if holds_object(value):
-            row = Row(revision, key.decode(errors="replace"), previous, deleted, value)
-            sums.append((checksum(row), revision))
-    db.executemany("UPDATE log SET checksum = ? WHERE revision = ?", sums)
 
 
 def _rebuild_index(db: sqlite3.Connection) -> None:
@@ -163,7 +125,7 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def connect_read_only(database: Path) -> sqlite3.Connection:
-    """A connection that changes neither the database nor its write-ahead log, also when closed."""
+    """A connection that changes neither the database nor its write-ahead log, even on close."""
     uri = f"{database.absolute().as_uri()}?mode=ro"
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     db.text_factory = lambda text: text.decode(errors="replace")  # damaged text may be anything

@@ -12,24 +12,24 @@ gets its Conflict when that write is durable, so that its next `get` sees the wi
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from kubekit.errors import (
-    AlreadyExists,
-    Conflict,
-    Gone,
-    NotFound,
-    ServerError,
-)
+from kubekit.request_errors import AlreadyExists, Conflict, Gone, NotFound, ServerError
 from localkube.apiserver.store import backups
-from localkube.apiserver.store.changes import Change, Collection, Entry, RecentChanges, Watch
+from localkube.apiserver.store.collection import Change, Collection, Entry
 from localkube.apiserver.store.database import OddRow, Row, take_lock
 from localkube.apiserver.store.disk_reserve import Purpose
-from localkube.apiserver.store.group_commit import Callbacks, GroupCommit, Write, fail, resolve
-from localkube.apiserver.store.write_log import WriteLog
+from localkube.apiserver.store.write_log import (
+    Callbacks,
+    GroupCommit,
+    Write,
+    WriteLog,
+    fail,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from kubekit.errors import MusterError
 
 Listener = Callable[[Change], None]
+MAX_CHANGES, MAX_BYTES = 50_000, 64 * 1024 * 1024
+"""The changes that may wait for one watcher."""
 
 
 class Store:
@@ -60,7 +62,6 @@ class Store:
         self._load()
         log.record(self.revision)
         self._next = self.revision + 1
-        self._recent = RecentChanges(self.revision)
         callbacks = Callbacks(self._publish, self._failed, self._stored_size)
         self._writer = GroupCommit(log, loop, callbacks)
 
@@ -114,7 +115,7 @@ class Store:
         if revision < self.compacted:
             raise _gone(revision, self.compacted)
         rows = await asyncio.to_thread(self._log.at, revision, prefix)
-        if revision < self.compacted:  # compacted meanwhile, so rows may be missing
+        if revision < self.compacted:  # compacted since then, so rows may be missing
             raise _gone(revision, self.compacted)
         return [Entry(row.key, row.revision, row.value) for row in rows]
 
@@ -202,17 +203,16 @@ class Store:
         """Changes under `prefix` after revision `since`; Gone if they were compacted."""
         if since < self.compacted:
             raise _gone(since, self.compacted)
-        watch = Watch(prefix, since, asyncio.Event(), self._forget)
-        # Registered before the past is read: changes after `upto` are pushed meanwhile, and
+        watch = Watch(prefix, since, self._forget)
+        # Registered before the past is read: changes after `upto` are pushed already, and
         # `replay` puts the past in front of them.
         upto = self.revision
         self._watches[_collection(prefix)].append(watch)
-        if since >= self._recent.start:
-            watch.replay(self._recent.since(since, prefix))
+        if since >= upto:
             return watch
         try:
             past = await asyncio.to_thread(self._log.between, since, upto, prefix)
-            if since < self.compacted:  # compacted meanwhile, so rows may be missing
+            if since < self.compacted:  # compacted since then, so rows may be missing
                 raise _gone(since, self.compacted)
         except BaseException:
             watch.close()
@@ -251,7 +251,7 @@ class Store:
         await self._writer.between_groups(self._log.reserve.take)
 
     async def back_up(self) -> Path:
-        """Make a backup; writes go on meanwhile."""
+        """Make a backup; writes go on while it is made."""
         return await asyncio.to_thread(backups.write, self._log.path)
 
     # -- after a commit --------------------------------------------------------------------------
@@ -272,7 +272,6 @@ class Store:
             resolve(done, entry)
 
     def _announce(self, change: Change) -> None:
-        self._recent.add(change)
         collection = _collection(change.entry.key)
         for listener in (*self._listeners[""], *self._listeners[collection]):
             listener(change)
@@ -308,6 +307,67 @@ class Store:
                 collection = self._collections[_collection(key)]
                 collection.keys.append(key)
                 collection.entries[key] = Entry(key, row.revision, row.value)
+
+
+class Watch:
+    """Changes under a prefix after a revision, in order and without gaps. Close it.
+
+    A watcher that falls too far behind is ended: a few large objects that change often must not
+    fill the memory. When it reconnects, it resumes from the table.
+    """
+
+    def __init__(self, prefix: str, since: int, forget: Callable[[Watch], None]) -> None:
+        """`forget` ends the calls of `push`."""
+        self._since, self._forget, self._ready = since, forget, asyncio.Event()
+        self._waiting: deque[Change] = deque()
+        self._size = 0
+        self.prefix = prefix
+        self.ended = False
+
+    def push(self, change: Change) -> None:
+        """Add a change of the collection, if it is new to this watcher and under its prefix."""
+        entry = change.entry
+        if self.ended or entry.revision <= self._since or not entry.key.startswith(self.prefix):
+            return
+        if len(self._waiting) >= MAX_CHANGES or self._size >= MAX_BYTES:
+            # Without the rest of the changes these would be a gap.
+            self._waiting.clear()
+            self.end()
+            return
+        self._waiting.append(change)
+        self._size += change.size
+        self._ready.set()
+
+    def replay(self, changes: list[Change]) -> None:
+        """Put past changes before the changes that have arrived since."""
+        self._waiting.extendleft(reversed(changes))
+        self._size += sum(change.size for change in changes)
+        if changes:
+            self._ready.set()
+
+    def end(self) -> None:
+        """Let the watcher read the waiting changes and stop."""
+        self.ended = True
+        self._ready.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything has been read."""
+        return not self._waiting
+
+    async def next(self) -> list[Change]:
+        """All changes that are waiting, at least one; none when the watch has ended."""
+        await self._ready.wait()
+        changes = list(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        if not self.ended:  # an ended watch stays ready, so that no reader waits forever
+            self._ready.clear()
+        return changes
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._forget(self)
 
 
 def _collection(key: str) -> str:

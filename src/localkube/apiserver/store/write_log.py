@@ -4,20 +4,29 @@ The row number is the resourceVersion. `previous` is the row that the writer had
 unique index on (key, previous) makes two writers of the same past impossible: that is the
 compare-and-swap. `append` returns when the rows are on the disk. Row numbers are never used twice:
 compaction stores how far it went, so the next number is known even when no row is left.
+
+One thread writes, and commits everything that waits as one group (`GroupCommit`).
+
+Kept apart because this half of the store blocks and runs in a thread; with `store` it would have
+more than 600 lines.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import queue
 import sqlite3
+import threading
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kubekit.errors import DamagedStore, MusterError, ServerError
+from kubekit.errors import MusterError
+from kubekit.request_errors import ServerError
 from localkube.apiserver.store import backups, damage
-from localkube.apiserver.store.damage import LOST, AcknowledgedFile
+from localkube.apiserver.store.damage import LOST, AcknowledgedFile, DamagedStore
 from localkube.apiserver.store.database import COLUMNS, OddRow, Row, checksum, prepare, read_row
 from localkube.apiserver.store.disk_reserve import DiskReserve, Purpose, left_by, size_on_disk
 
@@ -25,8 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-log = logging.getLogger(__name__)
+    from localkube.apiserver.store.collection import Entry
 
+
+log = logging.getLogger(__name__)
 _STEP = 5000
 """Rows in one transaction of a compaction; writers wait no longer than it takes."""
 
@@ -109,7 +120,7 @@ class WriteLog:
         try:
             work()
         except (sqlite3.Error, OSError) as error:
-            log.warning("no space is reserved for a full disk: %s", error)
+            log.warning("cannot reserve space for a full disk: %s", error)
 
     def append_within_reserve(self, row: Row, growth: int, purpose: Purpose) -> None:
         """Write a row on a disk that is nearly full; ServerError if the reserve would suffer."""
@@ -191,7 +202,7 @@ class WriteLog:
         if after >= upto:
             return after
         reached = min(after + _STEP, upto)
-        # Before rows are deleted: a watch that starts meanwhile gets Gone instead of a gap.
+        # Before rows are deleted: a watch that starts in between gets Gone instead of a gap.
         self.horizon = max(self.horizon, reached)
         try:
             self._drop(after, reached)
@@ -238,6 +249,140 @@ def _with_value(change: PastRow) -> PastRow:
 def _end(prefix: str) -> str:
     """The first key after all keys that start with `prefix`."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+# -- group commit ----------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+
+class Write(NamedTuple):
+    row: Row
+    done: asyncio.Future[Entry]
+    purpose: Purpose
+
+
+class Callbacks(NamedTuple):
+    """The store's part of a commit."""
+
+    published: Callable[[list[Write]], None]
+    """The group is on disk; called on the event loop."""
+    failed: Callable[[list[Write], MusterError], None]
+    """Nothing of the group is on disk; called on the event loop."""
+    stored_size: Callable[[str], int]
+    """The bytes of the object with this key, as of its last durable write; called in the thread."""
+
+
+class GroupCommit:
+    """The thread that owns the log's connection; it ends with `close`.
+
+    While one group is synced to disk, the next one gathers: groups grow with the load. The event
+    loop hands writes over once per turn, so that the requests which one turn serves make one group.
+    The thread would otherwise commit the first of them alone, and compete for the interpreter with
+    the loop that prepares the others. Results come back on the event loop, in the order of writes.
+    """
+
+    def __init__(self, log: WriteLog, loop: asyncio.AbstractEventLoop, store: Callbacks) -> None:
+        self._log, self._loop, self._store = log, loop, store
+        self._work: queue.SimpleQueue[Write | Callable[[], None] | None] = queue.SimpleQueue()
+        self._gathered: list[Write] = []
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+        self._thread.start()
+
+    def submit(self, write: Write) -> None:
+        """Commit a write with the next group."""
+        self._gathered.append(write)
+        if len(self._gathered) == 1:
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        for write in gathered:
+            self._work.put(write)
+
+    async def between_groups(self, work: Callable[[], T]) -> T:
+        """Run `work` in the thread, between two groups of writes."""
+        done: asyncio.Future[T] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - see _commit
+                self._loop.call_soon_threadsafe(fail, done, _answerable(error))
+            else:
+                self._loop.call_soon_threadsafe(resolve, done, result)
+
+        self._hand_over()
+        self._work.put(run)
+        return await done
+
+    async def close(self) -> None:
+        """Finish the writes in flight."""
+        self._hand_over()
+        self._work.put(None)
+        await asyncio.to_thread(self._thread.join)
+        # One turn of the loop: writes that the thread committed last are still announced.
+        await asyncio.sleep(0)
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            group: list[Write] = []
+            item = self._work.get()
+            while isinstance(item, Write):
+                group.append(item)
+                try:
+                    item = self._work.get_nowait()
+                except queue.Empty:
+                    break
+            if group and self._log.reserve.is_tight():
+                for write in group:  # one by one, since a large write would fail the others
+                    self._commit([write], self._append_within_reserve)
+            elif group:
+                self._commit(group, self._append)
+            if item is None:
+                return
+            if not isinstance(item, Write):
+                item()
+
+    def _commit(self, group: list[Write], append: Callable[[list[Write]], None]) -> None:
+        try:
+            append(group)
+        except Exception as error:  # noqa: BLE001 - without this thread no write would be answered
+            self._loop.call_soon_threadsafe(self._store.failed, group, _answerable(error))
+        else:
+            self._loop.call_soon_threadsafe(self._store.published, group)
+
+    def _append(self, group: list[Write]) -> None:
+        self._log.append([write.row for write in group])
+
+    def _append_within_reserve(self, group: list[Write]) -> None:
+        for row, _, purpose in group:
+            # At most one write per key is in flight: the object in memory is the one before.
+            growth = len(row.value) - self._store.stored_size(row.key)
+            self._log.append_within_reserve(row, growth, purpose)
+
+
+def _answerable(error: Exception) -> MusterError:
+    """The error as an answer to the writers."""
+    if isinstance(error, MusterError):
+        return error
+    return ServerError(f"the store failed: {error!r}", status=500)
+
+
+def resolve(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():  # the caller may have been cancelled
+        future.set_result(result)
+
+
+def fail(future: asyncio.Future[T], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+# -- errors ----------------------------------------------------------------------------------------
 
 
 _FULL = 64 * 1024

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from aiohttp import WSMsgType, web
 
-from kubekit.errors import MusterError, StatusError
+from kubekit.errors import MusterError
+from kubekit.request_errors import StatusError
 from localkube.apiserver import api_errors, codec
 
 if TYPE_CHECKING:

@@ -1,30 +1,43 @@
 """`pods|services|nodes/NAME:PORT/proxy/PATH`: forwards a request, and the answer back.
 
 Headers and bodies pass unchanged, except for headers that are about one connection and for the
-token of the caller, which is not the business of the program behind the port.
+token of the caller, which is not the business of the program behind the port. Behind
+`nodes/NAME/proxy` without a port there is no kubelet: only `healthz` is answered.
 """
 
 from __future__ import annotations
 
+import errno
+import random
 import re
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 from aiohttp import web
 
-from kubekit.errors import StatusError
 from kubekit.objects.annotation_values import read_integer
+from kubekit.request_errors import StatusError
 from kubekit.serving.http_connection import while_connected
 from localkube.apiserver import api_errors
-from localkube.apiserver.streams.node_connector import NodeConnector
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import asyncio
+    from collections.abc import Awaitable, Callable, Iterator
+    from socket import socket
+
+    from aiohttp import ClientRequest, ClientTimeout
+    from aiohttp.client_proto import ResponseHandler
 
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.http.requests import Call
     from localkube.node_interface import NodeBackend
+
+    Dial = Callable[[str, int], Awaitable[socket]]
+    from collections.abc import Mapping
+
+    from localkube.apiserver.http.requests import Call
+
 
 LAST_PORT = 65_535
 _NOT_FORWARDED = frozenset(
@@ -61,17 +74,6 @@ def port_number(port: str) -> int:
     if not number:
         raise api_errors.bad_request(f"{port[:40]!r} is not a port")
     return number
-
-
-def pod_port(pod: Raw, port: str) -> int:
-    """The port in `NAME:PORT`, by number or name; without one, the first declared port."""
-    declared = [row for c in pod["spec"].get("containers") or () for row in c.get("ports") or ()]
-    if number := port_number(port):
-        return number
-    for row in declared:
-        if not port or row.get("name") == port:
-            return int(row["containerPort"])
-    return 80
 
 
 async def forward(
@@ -128,3 +130,98 @@ def _forwarded(headers: Mapping[str, str], *others: str) -> list[tuple[str, str]
     """The headers that pass, without those and the `others`."""
     dropped = _NOT_FORWARDED.union(others)
     return [(k, v) for k, v in headers.items() if k.lower() not in dropped]
+
+
+class NodeConnector(aiohttp.TCPConnector):
+    """Makes each connection with `dial`."""
+
+    def __init__(self, dial: Dial) -> None:
+        super().__init__()
+        self._dial = dial
+
+    # aiohttp has no public place for connected sockets. This method and the one that it calls are
+    # where its own connector makes a socket and starts TLS on it.
+    async def _wrap_create_connection(
+        self,
+        *args: Any,
+        addr_infos: list[Any],
+        req: ClientRequest,
+        timeout: ClientTimeout,
+        client_error: type[Exception] = aiohttp.ClientConnectorError,
+        **options: Any,
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        host, port = addr_infos[0][4][:2]
+        try:
+            sock = await self._dial(host, port)
+        except CannotRun as error:
+            reason = OSError(errno.EHOSTUNREACH, str(error))
+            raise client_error(req.connection_key, reason) from error
+        except OSError as error:
+            raise client_error(req.connection_key, error) from error
+        return await self._wrap_existing_connection(
+            *args, req=req, timeout=timeout, client_error=client_error, sock=sock, **options
+        )
+
+
+# -- pods and services -----------------------------------------------------------------------------
+
+
+def pod_port(pod: Raw, port: str) -> int:
+    """The port in `NAME:PORT`, by number or name; without one, the first declared port."""
+    declared = [row for c in pod["spec"].get("containers") or () for row in c.get("ports") or ()]
+    if number := port_number(port):
+        return number
+    for row in declared:
+        if not port or row.get("name") == port:
+            return int(row["containerPort"])
+    return 80
+
+
+def port_name(service: Raw, port: str) -> str:
+    """The name of the port that a request gives by its name or by its number."""
+    number = read_integer(port)
+    if number is None:
+        return port
+    for row in service["spec"].get("ports") or ():
+        if row["port"] == number:
+            return str(row.get("name") or "")
+    name = service["metadata"]["name"]
+    raise _unavailable(f'no service port {port} found for service "{name}"')
+
+
+def endpoint(endpoints: Raw, name: str, requested: str) -> tuple[str, int]:
+    """The address and port of one ready endpoint for the port of this name.
+
+    `requested` is the name in the path, for the message.
+    """
+    subsets = endpoints.get("subsets") or []
+    if not subsets:
+        requested = endpoints["metadata"]["name"]
+    found = [place for subset in subsets for place in _places(subset, name)]
+    if not found:
+        raise _unavailable(f'no endpoints available for service "{requested}"')
+    return random.choice(found)
+
+
+def _places(subset: Raw, name: str) -> Iterator[tuple[str, int]]:
+    for port in subset.get("ports") or ():
+        if (port.get("name") or "") == name:
+            for address in subset.get("addresses") or ():
+                yield address["ip"], port["port"]
+
+
+def _unavailable(message: str) -> StatusError:
+    return StatusError(message, status=503, reason="ServiceUnavailable")
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+def address_of(node: Raw) -> str:
+    """The address of the machine; a node that nothing runs has none."""
+    addresses = (node.get("status") or {}).get("addresses") or []
+    for row in addresses:
+        if row.get("type") == "InternalIP":
+            return str(row["address"])
+    message = f"no preferred addresses found; known addresses: {addresses}"
+    raise StatusError(message, status=500, reason="")

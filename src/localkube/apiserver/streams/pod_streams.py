@@ -13,20 +13,14 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kubekit.errors import StatusError
 from kubekit.objects.annotation_values import read_time
+from kubekit.request_errors import StatusError
 from kubekit.serving.http_connection import while_connected
 from localkube.apiserver import api_errors, codec
 from localkube.apiserver.http.requests import query_bool
-from localkube.apiserver.kinds.fields import NOT_NEGATIVE
-from localkube.apiserver.kinds.services.endpoints import ENDPOINTS
-from localkube.apiserver.streams import (
-    exec_websocket,
-    http_proxy,
-    node_proxy,
-    port_forward,
-    service_proxy,
-)
+from localkube.apiserver.kinds.field_rules import NOT_NEGATIVE
+from localkube.apiserver.kinds.services import ENDPOINTS
+from localkube.apiserver.streams import exec_websocket, http_proxy, port_forward
 from localkube.apiserver.views import pod_logs
 from localkube.node_interface import (
     ExecOptions,
@@ -78,16 +72,18 @@ class PodStreams:
         wanted = http_proxy.requested(call.route.name, resource.kind.lower())
         obj = _named(call, store, wanted.name)
         if resource.plural == "nodes":
-            host = node_proxy.address_of(obj)
+            host = http_proxy.address_of(obj)
             if not wanted.port:
-                return await node_proxy.answer(obj, call.route.rest, store, self.backend)
+                if call.route.rest == "healthz":
+                    return web.Response(text="ok")
+                return web.Response(status=404, text="404 page not found\n")
             port = http_proxy.port_number(wanted.port) or 80
         elif resource.plural == "services":
-            name = service_proxy.port_name(obj, wanted.port)
+            name = http_proxy.port_name(obj, wanted.port)
             entry = store.get(codec.key(ENDPOINTS, call.route.namespace, wanted.name))
             if entry is None:
                 raise api_errors.not_found("", resource.plural, wanted.name)
-            host, port = service_proxy.endpoint(codec.decode(entry.value), name, call.route.name)
+            host, port = http_proxy.endpoint(codec.decode(entry.value), name, call.route.name)
         elif not obj["spec"].get("nodeName"):
             raise api_errors.bad_request("address not allowed")  # as a real server words it
         else:

@@ -2,6 +2,8 @@
 
 Clients speak one of two protocols. kubectl opens two SPDY streams per connection, for data and for
 an error. The Python client (`v4.channel.k8s.io`) has one connection per port, with two channels.
+
+Kept apart because most of it is the two protocols, which no other stream speaks.
 """
 
 from __future__ import annotations
@@ -9,28 +11,29 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kubekit.client.streams.port_forward import PROTOCOL as SPDY
-from kubekit.client.streams.spdy import Data, Ended, Mux, Opening, Reply, Reset
 from kubekit.errors import MusterError
 from kubekit.objects.annotation_values import read_integer
 from localkube.apiserver import api_errors
 from localkube.apiserver.streams.exec_websocket import V4, check_upgrade, keep_open
 from localkube.apiserver.streams.http_proxy import LAST_PORT
-from localkube.apiserver.streams.spdy_headers import HeaderReader
+from localkube.apiserver.streams.spdy import PROTOCOL as SPDY
+from localkube.apiserver.streams.spdy import Data, Ended, HeaderReader, Mux, Opening, Reply, Reset
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from socket import socket
 
-    from kubekit.client.streams.spdy import SpdyEvent
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.streams.spdy import SpdyEvent
     from localkube.node_interface import NodeBackend
 
     Send = Callable[[bytes], Awaitable[None]]
+
 
 _BLOCK = 64 * 1024
 _WAITING = 64
@@ -52,12 +55,8 @@ async def run(
 
     meta = pod["metadata"]
     who = f"pod {meta['name']}, uid {meta['uid']}"
-    forward: _Forward = (
-        _SpdyForward(websocket, connect, who)
-        if websocket.ws_protocol == SPDY
-        else _ChannelForward(websocket, connect, who, ports)
-    )
-    await forward.serve()
+    forward = _SpdyForward if websocket.ws_protocol == SPDY else _ChannelForward
+    await forward(websocket, connect, who, ports).serve()
     return websocket
 
 
@@ -72,18 +71,15 @@ def requested_ports(values: Sequence[str]) -> list[int]:
     return ports
 
 
+@dataclass(eq=False)
 class _Forward(ABC):
     """The connections of one websocket."""
 
-    def __init__(
-        self,
-        websocket: web.WebSocketResponse,
-        connect: Callable[[int], Awaitable[socket]],
-        who: str,
-    ) -> None:
-        self.websocket = websocket
-        self._connect, self._who = connect, who
-        self._tasks: set[asyncio.Task[None]] = set()
+    websocket: web.WebSocketResponse
+    connect: Callable[[int], Awaitable[socket]]
+    who: str
+    ports: Sequence[int]
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def serve(self) -> None:
         """Until the client disconnects, or sends something that is not the protocol."""
@@ -125,10 +121,10 @@ class _Forward(ABC):
         """One connection to the pod, from its start to its end."""
         with suppress(ConnectionError):  # the client has disconnected
             try:
-                await self._relay(await self._connect(port), data)
+                await self._relay(await self.connect(port), data)
             except (MusterError, OSError) as failure:
                 reason = failure.strerror if isinstance(failure, OSError) else str(failure)
-                message = f"error forwarding port {port} to {self._who}: {reason or failure}"
+                message = f"error forwarding port {port} to {self.who}: {reason or failure}"
                 await error.send(message.encode())
             finally:
                 data.stop()
@@ -180,19 +176,17 @@ class _Stream:
             self.stop()
 
 
+# -- connections over SPDY -------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
 class _SpdyForward(_Forward):
     """Any number of connections; two streams with the same request id are one of them."""
 
-    def __init__(
-        self,
-        websocket: web.WebSocketResponse,
-        connect: Callable[[int], Awaitable[socket]],
-        who: str,
-    ) -> None:
-        super().__init__(websocket, connect, who)
-        self._mux, self._headers = Mux(server=True), HeaderReader()
-        self._streams: dict[int, _Stream] = {}
-        self._pairs: dict[str, dict[str, _Stream]] = {}
+    _mux: Mux = field(default_factory=Mux)
+    _headers: HeaderReader = field(default_factory=HeaderReader)
+    _streams: dict[int, _Stream] = field(default_factory=dict)
+    _pairs: dict[str, dict[str, _Stream]] = field(default_factory=dict)
 
     async def begin(self, group: asyncio.TaskGroup) -> None:
         """The client opens streams."""
@@ -242,7 +236,7 @@ class _SpdyForward(_Forward):
 
     async def _deliver(self, number: int, payload: bytes, *, last: bool) -> None:
         stream = self._streams.get(number)
-        if stream is None:  # the connection has ended meanwhile
+        if stream is None:  # the connection has ended
             return
         if payload:
             await stream.arrive(payload)
@@ -250,25 +244,21 @@ class _SpdyForward(_Forward):
             await stream.arrive(b"")
 
 
+# -- connections over channels ---------------------------------------------------------------------
+
+
 class _ChannelForward(_Forward):
     """One connection per port. The first byte of a message is its channel."""
 
-    def __init__(
-        self,
-        websocket: web.WebSocketResponse,
-        connect: Callable[[int], Awaitable[socket]],
-        who: str,
-        ports: Sequence[int],
-    ) -> None:
-        super().__init__(websocket, connect, who)
-        self._ports = ports
-        self._open = len(ports)
-        self._channels = [self._channel(number) for number in range(2 * len(ports))]
+    _open: int
+    _channels: Sequence[_Stream]
 
     async def begin(self, group: asyncio.TaskGroup) -> None:
+        self._open = len(self.ports)
+        self._channels = [self._channel(number) for number in range(2 * len(self.ports))]
         for number, channel in enumerate(self._channels):
-            await channel.send(self._ports[number // 2].to_bytes(2, "little"))
-        for index, port in enumerate(self._ports):
+            await channel.send(self.ports[number // 2].to_bytes(2, "little"))
+        for index, port in enumerate(self.ports):
             self.start(group, port, self._channels[2 * index], self._channels[2 * index + 1])
 
     async def take(self, message: bytes, group: asyncio.TaskGroup) -> None:

@@ -8,7 +8,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from localkube import KUBERNETES_VERSION
-from localkube.apiserver.kinds.custom.custom_resource import version_rank
+from localkube.apiserver.kinds.custom_resources import version_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kubekit.errors import Gone, StatusError
+from kubekit.request_errors import Gone, StatusError
 from localkube.apiserver import codec
 from localkube.apiserver.api_errors import bad_request, expired, resource_version_too_large
 from localkube.apiserver.http import query_options
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from localkube.apiserver.http.requests import Call
     from localkube.apiserver.resource import Resource
-    from localkube.apiserver.store.changes import Entry
+    from localkube.apiserver.store.collection import Entry
     from localkube.apiserver.store.store import Store
 
 

@@ -1,4 +1,4 @@
-"""OpenAPI version 3: one document per group and version, at /openapi/v3.
+"""OpenAPI version 3: one document per group and version, at /openapi/v3; the types in documents.
 
 kubectl reads from it that the server validates fields itself, and `kubectl explain` reads the
 schemas. The list of documents gives each of them a hash, with which clients keep it: a document is
@@ -8,21 +8,49 @@ large and changes only with a definition or with the server.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kubekit import schemas
 from localkube.apiserver import codec
-from localkube.apiserver.views.openapi_types import GVK, REFERENCE, Types
+from localkube.apiserver.schema.structural import METADATA
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from localkube.apiserver.resource import Resource
     from localkube.apiserver.resource_registry import Registry
 
+
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")
 _TEXT = {"type": "string"}
 _WRITES = ("post", "put", "patch")
 INFO = {"title": "Kubernetes", "version": "v1.36.0"}
+GVK = "x-kubernetes-group-version-kind"
+REFERENCE = "#/components/schemas/"
+_CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+_META = METADATA.rpartition(".")[0]
+_LIST_META, STATUS, DELETE_OPTIONS = (
+    f"{_META}.ListMeta",
+    f"{_META}.Status",
+    f"{_META}.DeleteOptions",
+)
+SCALE = "io.k8s.api.autoscaling.v1.Scale"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_ANY_OBJECT = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+# The fields of every custom object, in the real server's words: `kubectl explain` prints them.
+_TYPE_META: Raw = {
+    "apiVersion": {
+        "type": "string",
+        "description": "APIVersion defines the versioned schema of this representation of an"
+        " object. Servers should convert recognized schemas to the latest internal value, and may"
+        f" reject unrecognized values. More info: {_CONVENTIONS}#resources",
+    },
+    "kind": {
+        "type": "string",
+        "description": "Kind is a string value representing the REST resource this object"
+        " represents. Servers may infer this from the endpoint the client submits requests to."
+        f" Cannot be updated. In CamelCase. More info: {_CONVENTIONS}#types-kinds",
+    },
+}
 
 
 def document(registry: Registry, path: str) -> Raw | None:
@@ -89,3 +117,115 @@ def _operations(resource: Resource, schema: str, *, named: bool) -> Raw:
         }
         for verb in verbs
     }
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+class Types:
+    """The types of one document, by name; a type brings all types that it refers to.
+
+    The server itself works with schemas without descriptions (`kubekit.schemas`). The descriptions
+    are in a separate file, which is read only for a document.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: Raw = {}
+        self._descriptions = schemas.descriptions()
+
+    def add_kind(self, resource: Resource) -> tuple[str, str]:
+        """Add the type of a resource and of its list; returns their names."""
+        return self._add_custom(resource) if resource.custom else self._add_built_in(resource)
+
+    def add(self, name: str) -> str:
+        """Add a built-in type."""
+        todo = [name]
+        while todo:
+            current = todo.pop()
+            if current not in self.by_name:
+                self.by_name[current] = self._described(current)
+                todo += references(self.by_name[current])
+        return name
+
+    def _add_built_in(self, resource: Resource) -> tuple[str, str]:
+        group, version, kind = resource.group, resource.version, resource.kind
+        name = schemas.name_of(group, version, kind)
+        listed = schemas.name_of(group, version, f"{kind}List")
+        if name:
+            return self.add(name), self.add(listed or name)
+        name = f"{version}.{kind}"
+        self.by_name[name] = {"type": "object", GVK: [resource.gvk]}
+        return name, name
+
+    def _add_custom(self, resource: Resource) -> tuple[str, str]:
+        name = f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
+        own: Raw = _unfolded(resource.schema or {"type": "object"})
+        metadata = _wrapped(
+            METADATA, f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
+        )
+        properties = {**(own.get("properties") or {}), **_TYPE_META, "metadata": metadata}
+        self.by_name[name] = {**own, "properties": properties, GVK: [resource.gvk]}
+        self.by_name[f"{name}List"] = _list_type(resource, name)
+        self.add(METADATA)
+        self.add(_LIST_META)
+        return name, f"{name}List"
+
+    def _described(self, name: str) -> Raw:
+        """A built-in type with its descriptions, as the real server publishes it."""
+        bare: Raw = schemas.definitions()[name]
+        texts = self._descriptions.get(name) or {}
+        described = {**bare, **({"description": texts[""]} if "" in texts else {})}
+        if name == _ANY_OBJECT:  # the mark is for this server's own checks
+            del described["x-kubernetes-preserve-unknown-fields"]
+        if "properties" in bare:
+            described["properties"] = {
+                field: {**schema, **({"description": texts[field]} if field in texts else {})}
+                for field, schema in bare["properties"].items()
+            }
+        return described
+
+
+def _wrapped(name: str, description: str) -> Raw:
+    return {"description": description, "allOf": [{"$ref": REFERENCE + name}]}
+
+
+def _unfolded(node: Any) -> Any:
+    """A custom schema that says in plain OpenAPI what a number or a text is."""
+    if isinstance(node, list):
+        return [_unfolded(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    unfolded = {key: _unfolded(part) for key, part in node.items()}
+    if node.get(_INT_OR_STRING) is True and not node.keys() & {"anyOf", "allOf"}:
+        unfolded["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    return unfolded
+
+
+def _list_type(resource: Resource, name: str) -> Raw:
+    kind = f"{resource.kind}List"
+    items = {"type": "array", "items": {"$ref": REFERENCE + name}}
+    metadata = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
+    return {
+        "type": "object",
+        "description": f"{kind} is a list of {resource.kind}",
+        "required": ["items"],
+        "properties": {
+            **_TYPE_META,
+            "items": {
+                **items,
+                "description": f"List of {resource.plural}. More info: {_CONVENTIONS}",
+            },
+            "metadata": _wrapped(_LIST_META, metadata),
+        },
+        GVK: [{**resource.gvk, "kind": kind}],
+    }
+
+
+def references(node: Any) -> list[str]:
+    """The names of all types a schema refers to."""
+    if isinstance(node, dict):
+        own = [node["$ref"].rpartition("/")[2]] if isinstance(node.get("$ref"), str) else []
+        return own + [name for value in node.values() for name in references(value)]
+    if isinstance(node, list):
+        return [name for value in node for name in references(value)]
+    return []

@@ -18,8 +18,8 @@ from localkube.apiserver.views import lists
 from localkube.node_interface import PodLogSource
 
 if TYPE_CHECKING:
+    from kubekit.objects.core import PodLog
     from kubekit.objects.meta import Raw
-    from kubekit.objects.pod_logs import PodLog
     from localkube.node_interface import NodeBackend
 
 GROUP = "logs.muster.dev"

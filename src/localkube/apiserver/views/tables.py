@@ -73,14 +73,14 @@ def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: d
     columns = _columns(resource)
     rows = []
     for item in items:
-        stored = resource.strategy.to_stored(item)
+        stored = resource.strategy.forms.to_stored(item)
         row: Raw = {"cells": [cell(stored, now) for _, cell in columns]}
-        if conditions := resource.strategy.row_conditions(item):
+        if conditions := resource.strategy.table.conditions(item):
             row["conditions"] = conditions
         if include == "Object":
             row["object"] = item
         elif include != "None":
-            row["object"] = _metadata_only(resource.strategy.row_object(item))
+            row["object"] = _metadata_only(resource.strategy.table.shown(item))
         rows.append(row)
     return _meta_object("Table", meta, columnDefinitions=[c for c, _ in columns], rows=rows)
 
@@ -88,7 +88,7 @@ def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: d
 def _columns(resource: Resource) -> list[tuple[Raw, Cell]]:
     """The definition of each column, and the function from an object to its cell."""
     if not resource.printer_columns:
-        return [(_column(name), cell) for name, cell in resource.strategy.columns.items()]
+        return [(_column(name), cell) for name, cell in resource.strategy.table.columns.items()]
     custom = [
         (
             {field: column.get(field, unset) for field, unset in _COLUMN.items()},

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubekit.errors import Gone
+from kubekit.request_errors import Gone
 from localkube.apiserver import api_errors, codec
 from localkube.apiserver.http import query_options
 from localkube.apiserver.http.query_options import selection
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from localkube.apiserver.http.query_options import Selection
     from localkube.apiserver.http.requests import Call
-    from localkube.apiserver.store.changes import Change, Watch
-    from localkube.apiserver.store.store import Store
+    from localkube.apiserver.store.collection import Change
+    from localkube.apiserver.store.store import Store, Watch
 
 
 Show = Callable[[bytes], bytes]

@@ -18,8 +18,6 @@ from localkube.node.standalone.linux import kernel
 
 _PODS = 250
 """The limit of pods per node; the kubelet's default is 110."""
-_MIN_PROCESSES, _MAX_PROCESSES = 1024, 16_384
-_KERNEL = Path("/proc/sys/kernel")
 
 
 @dataclass(frozen=True)
@@ -40,16 +38,6 @@ def cpus() -> int:
 def memory() -> int:
     """The machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def processes_per_pod() -> int:
-    """The processes and threads that one pod may have.
-
-    A quarter of what the kernel has for everybody, so that one pod cannot keep the machine from
-    starting programs; more than any training needs on a large machine.
-    """
-    numbers = [int((_KERNEL / name).read_text()) for name in ("pid_max", "threads-max")]
-    return min(max(min(numbers) // 4, _MIN_PROCESSES), _MAX_PROCESSES)
 
 
 def declare_nodes(

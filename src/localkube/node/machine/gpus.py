@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kubekit.errors import MissingReference
 from kubekit.objects import quantity
+from localkube.node.pod import MissingReference
 from localkube.node.standalone.linux import files
 
 if TYPE_CHECKING:

@@ -16,29 +16,30 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from kubekit.errors import CannotRun, OutOfAddresses, UsageError, describe
+from kubekit.errors import UsageError, describe
 from kubekit.objects.annotation_values import read_integer
 from localkube.data_directory import cluster_hash
-from localkube.node.network.addresses import (
+from localkube.node.network import service_rules
+from localkube.node.network.nat import Nat, name_servers
+from localkube.node.network.pod_addresses import (
     Address,
     Addresses,
     Subnet,
     free_subnet,
     overlaps,
 )
-from localkube.node.network.nat import Nat, name_servers
-from localkube.node.network.pod_network import Network
-from localkube.node.network.services import rules
-from localkube.node.network.services.rules import Networks
-from localkube.node.standalone.linux import files, netfilter, nftables
+from localkube.node.network.pod_network import LOOPBACK, Network, OutOfAddresses, connect_from_host
+from localkube.node.network.service_rules import Networks
+from localkube.node.standalone.linux import files, netfilter
 from localkube.node.standalone.linux.netlink import Netlink
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from kubekit.objects.meta import Key, Raw
-    from localkube.node.network.services.ports import ServicePort
+    from localkube.node.network.service_addresses import ServicePort
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +85,19 @@ class BridgeNetwork(Network):
             raise UsageError("the pods' network is not open")
         return self._service_range
 
-    def contains(self, address: str) -> bool:
-        """Whether it is the address of a pod or of a service."""
+    async def dial(self, address: str, port: int) -> socket.socket:
+        if address == self.gateway:
+            return await connect_from_host(LOOPBACK, port)
         found = Address(address)
-        return found in self.addresses.subnet or found in self.service_range
+        if found in self.addresses.subnet or found in self.service_range:
+            return await self.connect(address, port)
+        return await connect_from_host(address, port)
+
+    def address(self, key: Key) -> str:
+        return str(self.addresses.held(str(key)) or "")
+
+    def last_address(self, key: Key) -> str:
+        return str(self.addresses.find(str(key)) or "")
 
     @property
     def gateway(self) -> str:
@@ -138,7 +148,7 @@ class BridgeNetwork(Network):
     def _refuse_other_users(self) -> None:
         subnets = (self.addresses.subnet, self.service_range)
         try:
-            nftables.write_users_table(self._users_table, subnets, owners())
+            netfilter.write_users_table(self._users_table, subnets, owners())
         except OSError as error:
             log.warning("other users of this machine reach pods and services: %s", describe(error))
 
@@ -170,10 +180,10 @@ class BridgeNetwork(Network):
 
     def _write_service_rules(self, ports: list[ServicePort], kernel: socket.socket) -> None:
         if table := netfilter.forwarding_is_dropped(kernel):
-            netfilter.apply(netfilter.without_table(rules.table_name(self.bridge)), kernel)
+            netfilter.apply(netfilter.without_table(service_rules.table_name(self.bridge)), kernel)
             raise CannotRun(f"the firewall table {table} of this machine drops forwarded packets")
         networks = Networks(self.bridge, self.addresses.subnet, self.service_range)
-        netfilter.apply(rules.table(networks, ports), kernel)
+        netfilter.apply(service_rules.table(networks, ports), kernel)
 
     def netlink(self, protocol: int) -> socket.socket:
         """A netlink socket to the kernel for the namespace of the bridge."""
@@ -207,7 +217,6 @@ class BridgeNetwork(Network):
         return str(address)
 
     async def save_addresses(self) -> None:
-        """Write the addresses of pod names to disk if there are new ones."""
         async with self._saving:
             if not self.addresses.unsaved:
                 return
@@ -239,9 +248,9 @@ class BridgeNetwork(Network):
                 if link.name == self.bridge or link.name.startswith(self.prefix):
                     with contextlib.suppress(OSError):  # deleting one end deletes the other
                         net.delete(link.number)
-        for table in (rules.table_name(self.bridge), self._users_table):
+        for table in (service_rules.table_name(self.bridge), self._users_table):
             with contextlib.suppress(OSError):  # the kernel has no packet filter
-                nftables.remove(table)
+                netfilter.remove_table(table)
         self._nat.close()
 
     def _link(self, address: Address) -> str:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import describe
 from kubekit.telemetry import unexpected_errors
-from kubekit.telemetry.log_bounds import RepeatedLine
-from localkube.node.network.services.ports import has_address
+from kubekit.telemetry.unexpected_errors import RepeatedLine
+from localkube.node.network.service_addresses import has_address
 from localkube.node.pod import Pod
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class HostsFiles:
             self._changed.clear()
             self._entries()
             try:
-                await self._runtime.save_addresses()
+                await self._runtime.network.save_addresses()
             except OSError as error:
                 self._try_again("addresses of pods", error)
             for pod in self._on_our_nodes():
@@ -206,7 +206,7 @@ class HostsFiles:
                 pods,
                 self._services.all(),
                 self._address,
-                self._runtime.last_address,
+                self._runtime.network.last_address,
             )
         return self._table
 
@@ -220,8 +220,8 @@ class HostsFiles:
 
     def _address(self, pod: Pod) -> str:
         if pod.spec.host_network:
-            return self._runtime.host_address
-        return self._runtime.address(pod.metadata.key)
+            return self._runtime.network.gateway
+        return self._runtime.network.address(pod.metadata.key)
 
     def _file(self, pod: Pod) -> Path:
         return self._pods_dir / pod.metadata.uid / "hosts"

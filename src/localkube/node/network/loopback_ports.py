@@ -1,9 +1,10 @@
 """Ports of services at loopback addresses of this machine.
 
-Node ports listen at 127.0.0.1. In a cluster without root, every service also has a loopback
-address of its own (`services/host_addresses.py`), because this machine does not reach its virtual
-address. Each connection is forwarded to the next ready pod of the service, or to the next endpoint
-if the service has no selector.
+Node ports listen at 127.0.0.1. The virtual addresses of a cluster without root exist only in the
+network of its pods. But every user may listen at any address of 127.0.0.0/8, so each service has a
+`Place` there: its virtual address with 127 as the first number. Only root may listen on the lowest
+ports; 8000 is added. Each connection is forwarded to the next ready pod of the service, or to the
+next endpoint if the service has no selector.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ import logging
 import os
 import socket
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import CannotRun
 from kubekit.objects.core import port_number
 from kubekit.objects.events import EventText, event_subject
 from kubekit.objects.kinds import SERVICES
 from kubekit.objects.meta import condition_is_true
-from localkube.node.events import COMPONENT
-from localkube.node.network.forwarding import Forwarder
+from localkube.node.network.forwarder import Forwarder
 from localkube.node.network.pod_network import LOOPBACK
-from localkube.node.network.services.host_addresses import Place, host_places, lowest_port
-from localkube.node.network.services.ports import service_ports
+from localkube.node.network.service_addresses import API_SERVICE, has_address, service_ports
+from localkube.node.pod_events import COMPONENT
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kubekit.control.event_recorder import EventRecorder
     from kubekit.objects.core import Service, ServicePort
@@ -36,15 +37,27 @@ if TYPE_CHECKING:
     from kubekit.serving.acceptor import Acceptor
     from kubekit.watch.informer import Informer
     from localkube.node.network.pod_network import Network
-    from localkube.node.network.services.ports import EndpointSlice
+    from localkube.node.network.service_addresses import EndpointSlice
     from localkube.node.pod import Pod
     from localkube.node.runtime.container_runtime import Runtime
 
 log = logging.getLogger(__name__)
 
+_ADDED_TO_LOW_PORTS = 8000
+_LOWEST_PORT = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 _BACKLOG = 100
 _LISTEN_AGAIN = 5.0
 """Seconds until a port is tried again at which listening failed."""
+
+
+class Place(NamedTuple):
+    """An address and a port of this machine."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
 
 
 class Target(NamedTuple):
@@ -62,6 +75,36 @@ def node_ports(services: Iterable[Service]) -> dict[Place, Target]:
         for port in service.spec.ports
         if port.node_port and port.protocol == "TCP"
     }
+
+
+def host_places(service: Service, lowest: int) -> Iterator[tuple[Place, ServicePort]]:
+    """The TCP ports of a service, each with its place on this machine.
+
+    `lowest` is the lowest port that our user may listen on. The API needs no place: it has
+    its own address.
+    """
+    if not has_address(service) or service.metadata.key == API_SERVICE:
+        return
+    address = f"127.{service.spec.cluster_ip.partition('.')[2]}"
+    own = {port.port for port in service.spec.ports}
+    for port in service.spec.ports:
+        number = port.port
+        if number < lowest:
+            number += _ADDED_TO_LOW_PORTS
+            if number in own:
+                continue
+        if port.protocol == "TCP":
+            yield Place(address, number), port
+
+
+def lowest_port() -> int:
+    """The lowest port that our user may listen on."""
+    if os.geteuid() == 0:
+        return 1
+    try:
+        return int(_LOWEST_PORT.read_text())
+    except OSError:  # not Linux
+        return 1024
 
 
 def ready_targets(service: Service, pods: Iterable[Pod], port: int | str) -> list[tuple[str, int]]:
@@ -138,7 +181,7 @@ class LoopbackPorts:
             try:
                 sock = socket.create_server(place, backlog=_BACKLOG)
             except (OSError, OverflowError, ValueError) as error:
-                # Another program has the port, or it is none: the rest must work.
+                # Another program has the port, or it is not a valid one: the rest must work.
                 if place not in self._failed:
                     self._report_failure(place, targets[place], error)
                 self._failed.add(place)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localkube.node.network.pod_network import ExternalAccess
-from localkube.node.standalone.linux import nftables
+from localkube.node.standalone.linux import netfilter
 
 if TYPE_CHECKING:
     import ipaddress
@@ -109,7 +109,7 @@ class Nat(ExternalAccess):
         links = default_links(_ROUTES.read_text())
         try:
             # Also without a default route: hosts of the networks beside us could reach the subnet.
-            nftables.write_table(subnet, self._bridge, masquerade=bool(links))
+            netfilter.write_bridge_table(subnet, self._bridge, masquerade=bool(links))
         except OSError as error:
             log.warning("other hosts with a route to %s reach pods: %s", subnet, error.strerror)
             self.unavailable_reason = f"{error.strerror} ({error.filename})"
@@ -127,7 +127,7 @@ class Nat(ExternalAccess):
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            nftables.remove(self._bridge)
+            netfilter.remove_table(self._bridge)
         with contextlib.suppress(OSError):
             release_forwarding(self._bridge)
 

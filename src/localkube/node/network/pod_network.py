@@ -1,24 +1,35 @@
-"""The pods' network as the agent sees it.
+"""The pods' network as the agent sees it, and sockets in the network namespaces of pods.
 
-The base class is the machine's own network, for pods without namespaces; `BridgeNetwork` and
-`RootlessNetwork` are the networks of pods with namespaces.
+`Network` is the machine's own network, for pods without namespaces; `BridgeNetwork` and
+`RootlessNetwork` are the networks of pods with namespaces. The program `open_socket` makes the
+sockets in a namespace.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from localkube.node.network import pod_sockets
+from localkube.node.runtime.processes import start_program
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from socket import socket
+    from pathlib import Path
 
-    from localkube.node.network.services.ports import ServicePort
+    from kubekit.objects.meta import Key
+    from localkube.node.network.service_addresses import ServicePort
 
 LOOPBACK = "127.0.0.1"
+
+
+class OutOfAddresses(CannotRun):
+    """Other pods hold all addresses of the pods' network."""
 
 
 @dataclass
@@ -54,7 +65,7 @@ class Network:
         """Addresses at which a server of this process can listen for pods, besides loopback."""
         return ()
 
-    def listen(self, port: int) -> socket | None:
+    def listen(self, port: int) -> socket.socket | None:
         """A listening socket at the gateway, where binding to `server_addresses` cannot work."""
         return None
 
@@ -68,16 +79,74 @@ class Network:
         """Let the kernel lead virtual addresses to these endpoints; OSError or CannotRun if it
         cannot."""
 
-    def listen_at(self, address: str, port: int) -> socket:
+    def listen_at(self, address: str, port: int) -> socket.socket:
         """A listening socket at a virtual address."""
         raise NotImplementedError
 
-    async def connect(self, address: str, port: int) -> socket:
+    async def connect(self, address: str, port: int) -> socket.socket:
         """A connection to an endpoint of a service."""
-        return await pod_sockets.connect_from_host(address, port)
+        return await connect_from_host(address, port)
+
+    async def dial(self, address: str, port: int) -> socket.socket:
+        """A connection to any address, also of pods and services."""
+        return await connect_from_host(address, port)
+
+    def address(self, key: Key) -> str:
+        """The address that a pod of this name has or will have; empty if it has none yet."""
+        return LOOPBACK
+
+    def last_address(self, key: Key) -> str:
+        """The last address of a pod of this name; empty if unknown."""
+        return LOOPBACK
+
+    async def save_addresses(self) -> None:
+        """Write the addresses of pod names to disk if there are new ones."""
 
     def open(self, live: Collection[str] = ()) -> None:
         """Bring the network up; links of pods whose address is not in `live` are removed."""
 
     def close(self) -> None:
         """Remove the network. No pod may be left."""
+
+
+async def connect_from_host(address: str, port: int) -> socket.socket:
+    """A connection from the machine's own network."""
+    sock = socket.socket()
+    sock.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def connect_from_pod(pid: int, address: str, port: int, errors: Path) -> socket.socket:
+    """A connection from inside the pod of this process."""
+    sock = await asyncio.to_thread(_open, errors, pid=pid, connect=(address, port))
+    sock.setblocking(False)
+    return sock
+
+
+def listen_in_namespace(pid: int, address: str, port: int, errors: Path) -> socket.socket:
+    """A listening socket in the network namespace of a process."""
+    return _open(errors, pid=pid, listen=(address, port))
+
+
+def netlink_in_namespace(pid: int, protocol: int, errors: Path) -> socket.socket:
+    """A netlink socket to the kernel, for the network namespace of a process."""
+    return _open(errors, pid=pid, netlink=protocol)
+
+
+def _open(errors: Path, **request: Any) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pid = start_program("open_socket", [json.dumps(request)], {0: theirs.fileno()}, errors)
+        theirs.close()
+        message, fds, _, _ = socket.recv_fds(ours, 4096, 1)
+        os.waitpid(pid, 0)
+    if not fds:
+        reason = message.decode().removeprefix("no")
+        raise CannotRun(reason or "the helper program exited without a message")
+    os.set_inheritable(fds[0], False)  # received descriptors are inheritable: pods would keep it
+    return socket.socket(fileno=fds[0])

@@ -9,17 +9,26 @@ group above both its old and its new group. So the places are tried in this orde
 2. A new systemd scope with only this process in it, which is then case 1. Root asks the system's
    manager, other users their own.
 3. The nearest group above that distributes its controllers already and belongs to us.
+
+Only systemd can move a process of a login session to a group that the user owns. The scope of a
+user ends with the user's manager. That manager ends at the last logout unless the user lingers,
+whereas a process of a login session goes on: a cluster started in such a session moves only if the
+user lingers, because training that ends at logout is worse than limits that are not enforced.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
+import shutil
+import subprocess
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from localkube.data_directory import cluster_hash
-from localkube.node.runtime import systemd_scope
 from localkube.node.runtime.cgroups import Hierarchy, Place
 
 if TYPE_CHECKING:
@@ -27,43 +36,19 @@ if TYPE_CHECKING:
 
 RESOURCES = ("cpu", "memory", "pids")
 LEAF = "muster-daemon"
-
-
-class Mount(NamedTuple):
-    """A file system of control groups."""
-
-    version_2: bool
-    root: Path
-    options: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where the kernel and systemd show their state; tests have their own."""
-
-    proc: Path = Path("/proc/self")
-    pid: int = field(default_factory=os.getpid)
-    enter_scope: Callable[[str], str] = systemd_scope.enter_scope
-
-    def own_groups(self) -> dict[str, str]:
-        """The group of this process by controller; that of version 2 under the empty name."""
-        groups: dict[str, str] = {}
-        # 4:memory:/user.slice, or 0::/user.slice for version 2
-        for line in (self.proc / "cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            groups |= dict.fromkeys(controllers.split(","), path)
-        return groups
-
-    def mounts(self) -> list[Mount]:
-        mounts = []
-        for line in (self.proc / "mountinfo").read_text().splitlines():
-            # Mount point and more, a hyphen, then type, source and options.
-            before, _, after = line.partition(" - ")
-            kind, _, options = after.split(" ", 2)
-            if kind in ("cgroup", "cgroup2"):
-                root = Path(before.split(" ")[4])
-                mounts.append(Mount(kind == "cgroup2", root, frozenset(options.split(","))))
-        return mounts
+_SYSTEMD = Path("/run/systemd/system")
+_LINGER = Path("/var/lib/systemd/linger")
+_PATIENCE = 2.0
+"""Seconds for systemd to move this process."""
+_CALL = (
+    "org.freedesktop.systemd1",
+    "/org/freedesktop/systemd1",
+    "org.freedesktop.systemd1.Manager",
+    "StartTransientUnit",
+    "ssa(sv)a(sa(sv))",
+)
+SEE = "see Limits in docs/localkube/node.md"
+"""The next step, where there is no command for it."""
 
 
 def find_place(data_dir: Path, machine: Machine | None = None) -> Place:
@@ -90,9 +75,9 @@ def _why_none(machine: Machine) -> str:
     if old and os.geteuid() != 0:
         return (
             "only root may use the control groups of this machine, which are of version 1; a "
-            f"cluster that root starts enforces them ({systemd_scope.SEE})"
+            f"cluster that root starts enforces them ({SEE})"
         )
-    return f"no control group is delegated to this user ({systemd_scope.SEE})"
+    return f"no control group is delegated to this user ({SEE})"
 
 
 def _version_1(machine: Machine, name: str) -> list[Hierarchy]:
@@ -167,7 +152,7 @@ class _Version2(NamedTuple):
 
 
 def _not_delegated(missing: list[str]) -> str:
-    return f"systemd does not delegate {missing[0]} ({systemd_scope.SEE})" if missing else ""
+    return f"systemd does not delegate {missing[0]} ({SEE})" if missing else ""
 
 
 def _is_ours(group: Path) -> bool:
@@ -203,3 +188,112 @@ def _words(file: Path) -> list[str]:
         return file.read_text().split()
     except OSError:
         return []
+
+
+def enter_scope(name: str) -> str:
+    """Move this process to a new scope; returns why it cannot be moved, or nothing."""
+    bus = shutil.which("busctl")
+    if not _SYSTEMD.is_dir() or bus is None:
+        return f"no control group is delegated to this user ({SEE})"
+    if os.environ.get("SYSTEMD_EXEC_PID") == str(os.getpid()):
+        return "this service has no Delegate=yes"  # the manager must find it where it started it
+    reason = "" if os.geteuid() == 0 else _why_not_as_user(_own_group())
+    return reason or _start(bus, f"{name}-{os.getpid()}.scope")
+
+
+def _why_not_as_user(own_group: str) -> str:
+    uid = os.geteuid()
+    name = _user_name(uid)
+    if f"/user@{uid}.service/" not in own_group and not (_LINGER / name).exists():
+        return (
+            "a login session delegates no control group; after `sudo loginctl enable-linger "
+            f"{name}`, `arena down` and `arena up` they are enforced"
+        )
+    if not _bus_socket().exists():
+        return f"systemd runs no manager with a D-Bus socket for this user ({SEE})"
+    return ""
+
+
+def _start(bus: str, unit: str) -> str:
+    manager = "--system" if os.geteuid() == 0 else "--user"
+    properties = (
+        *("PIDs", "au", "1", str(os.getpid())),
+        *("Delegate", "b", "true"),
+        *("Description", "s", "Muster's local cluster and its pods"),
+        *("CollectMode", "s", "inactive-or-failed"),
+    )
+    result = subprocess.run(
+        [bus, manager, "call", *_CALL, unit, "fail", "4", *properties, "0"],
+        env=os.environ | {"XDG_RUNTIME_DIR": str(_bus_socket().parent)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        lines = result.stderr.strip().splitlines() or [f"busctl exited with {result.returncode}"]
+        return f"systemd delegates no control group: {lines[-1]}"
+    deadline = time.monotonic() + _PATIENCE
+    while not _own_group().endswith(f"/{unit}"):
+        if time.monotonic() > deadline:
+            return "systemd did not move the cluster to its own control group"
+        time.sleep(0.002)  # there is no event for it
+    return ""
+
+
+def _own_group() -> str:
+    """The group of this process in version 2."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                return line.removeprefix("0::")
+    return ""
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _bus_socket() -> Path:
+    folder = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    return Path(folder, "bus")
+
+
+class Mount(NamedTuple):
+    """A file system of control groups."""
+
+    version_2: bool
+    root: Path
+    options: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the kernel and systemd show their state; tests have their own."""
+
+    proc: Path = Path("/proc/self")
+    pid: int = field(default_factory=os.getpid)
+    enter_scope: Callable[[str], str] = enter_scope
+
+    def own_groups(self) -> dict[str, str]:
+        """The group of this process by controller; that of version 2 under the empty name."""
+        groups: dict[str, str] = {}
+        # 4:memory:/user.slice, or 0::/user.slice for version 2
+        for line in (self.proc / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            groups |= dict.fromkeys(controllers.split(","), path)
+        return groups
+
+    def mounts(self) -> list[Mount]:
+        mounts = []
+        for line in (self.proc / "mountinfo").read_text().splitlines():
+            # Mount point and more, a hyphen, then type, source and options.
+            before, _, after = line.partition(" - ")
+            kind, _, options = after.split(" ", 2)
+            if kind in ("cgroup", "cgroup2"):
+                root = Path(before.split(" ")[4])
+                mounts.append(Mount(kind == "cgroup2", root, frozenset(options.split(","))))
+        return mounts

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubekit.errors import CannotRun
-from kubekit.objects.limits import ANNOTATIONS, ENFORCED, not_enforced
+from kubekit.objects.enforced_limits import ANNOTATIONS, ENFORCED, not_enforced
 from localkube.node.standalone.linux import files
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +29,8 @@ _PERIOD = 100_000
 """Microseconds of the period in which a container may use its quota of CPU."""
 _MIN_QUOTA = 1000
 _MIN_SHARES, _MAX_SHARES = 2, 262_144
+_MIN_PROCESSES, _MAX_PROCESSES = 1024, 16_384
+_KERNEL = Path("/proc/sys/kernel")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ class Resources:
     cpu_request: int | None = None
     memory_limit: int | None = None
     pids_limit: int | None = None
+
+
+def processes_per_pod() -> int:
+    """The processes and threads that one pod may have.
+
+    A quarter of what the kernel has for everybody, so that one pod cannot keep the machine from
+    starting programs; more than any training needs on a large machine.
+    """
+    numbers = [int((_KERNEL / name).read_text()) for name in ("pid_max", "threads-max")]
+    return min(max(min(numbers) // 4, _MIN_PROCESSES), _MAX_PROCESSES)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import describe
-from kubekit.telemetry.log_bounds import RepeatedLine
+from kubekit.telemetry.unexpected_errors import RepeatedLine
 from localkube.node.descriptors import Descriptors
+from localkube.node.machine import capacity
 from localkube.node.runtime import shim_client
-from localkube.node.runtime.attempts import AttemptKey
-from localkube.node.runtime.cgroups import Resources
-from localkube.node.runtime.pod_records import PodRecords
+from localkube.node.runtime.cgroups import ControlGroups, Resources
+from localkube.node.runtime.pod_records import AttemptKey, PodRecords
 from localkube.node.standalone.linux import files
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from socket import socket
 
     from kubekit.objects.meta import Key, Raw
-    from localkube.node.runtime.cgroups import ControlGroups
-    from localkube.node.runtime.rootfs.plan import Mount
+    from localkube.node.network.pod_network import Network
+    from localkube.node.runtime.rootfs import Mount
     from localkube.node.runtime.shim_client import ShimConnection
 
 log = logging.getLogger(__name__)
@@ -92,35 +92,19 @@ class Runtime(ABC):
     shares_files: bool
     """Whether pods see this machine's files, and volumes only as links."""
 
-    def __init__(self, data_dir: Path, groups: ControlGroups | None = None) -> None:
-        self._groups = groups
+    def __init__(self, data_dir: Path, network: Network) -> None:
+        self.network = network
+        self.groups = ControlGroups(data_dir, capacity.cpus())
         self.descriptors = Descriptors()
         self.records = PodRecords(data_dir / "pods")
         self._to_watch: asyncio.Queue[AttemptKey] = asyncio.Queue()
         # The PIDs of shims that this daemon started, and so must reap.
         self._children: dict[Path, int] = {}
 
-    @property
-    @abstractmethod
-    def host_address(self) -> str:
-        """The address of this machine as pods see it."""
-
     @abstractmethod
     def assign_addresses(self, keys: Iterable[Key]) -> None:
         """Give addresses to the pods of these names, as far as there are enough; other pods lose
         theirs, unless they still run."""
-
-    @abstractmethod
-    async def save_addresses(self) -> None:
-        """Write new addresses of pod names to disk."""
-
-    @abstractmethod
-    def address(self, key: Key) -> str:
-        """The address that a pod of this name has or will have; empty if it has none yet."""
-
-    @abstractmethod
-    def last_address(self, key: Key) -> str:
-        """The last address of a pod of this name; empty if unknown."""
 
     @abstractmethod
     async def open(self, spec: SandboxSpec) -> None:
@@ -137,10 +121,6 @@ class Runtime(ABC):
     @abstractmethod
     async def reach(self, uid: str, port: int) -> socket:
         """A connection to a port at the pod's address, as its peers make it."""
-
-    @abstractmethod
-    async def dial(self, address: str, port: int) -> socket:
-        """A connection to any address, also of the pods' network."""
 
     @abstractmethod
     async def reach_from_inside(self, uid: str, port: int) -> socket:
@@ -185,7 +165,7 @@ class Runtime(ABC):
             "tty": spec.tty,
             "stdin": spec.stdin,
             "stdin_once": spec.stdin_once,
-            "limits": self._make_cgroups(spec),
+            "limits": self.groups.make(f"{spec.uid}.{spec.name}.{spec.number}", spec.resources),
             "message_from_log": spec.message_from_log,
         }
         record = self.records.read(spec.uid)
@@ -196,11 +176,6 @@ class Runtime(ABC):
         self._children[folder] = await asyncio.to_thread(start)
         self._to_watch.put_nowait(AttemptKey(spec.uid, spec.name, spec.number))
         self.records.forget_old_attempts(spec.uid, spec.name)
-
-    def _make_cgroups(self, spec: ContainerSpec) -> Raw:
-        if self._groups is None:
-            return {}
-        return self._groups.make(f"{spec.uid}.{spec.name}.{spec.number}", spec.resources)
 
     async def wait_for_shims(self, uid: str, seconds: float) -> None:
         """Wait until all shims of the pod have written exit codes and exited, or for so long."""
@@ -218,10 +193,6 @@ class Runtime(ABC):
             log.warning("the shim in %s hangs, and is killed", folder)
             await asyncio.to_thread(shim_client.kill_shim, folder)
         await self.wait_for_shims(uid, _EXIT_TIMEOUT)
-
-    def remove_cgroups(self, uid: str) -> None:
-        if self._groups is not None:
-            self._groups.remove(f"{uid}.")
 
     async def _watch(self, attempt: AttemptKey, changed: Callable[[str], None]) -> None:
         """Report every message of a shim, and its exit."""

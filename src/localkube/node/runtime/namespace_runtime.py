@@ -1,33 +1,37 @@
 """The runtime that gives every pod its own namespaces, as root or rootless.
 
-The pod's first process (`pause`) holds the namespaces: when it exits, the kernel kills every
-process of the pod and frees the namespaces.
+The pod's first process (`pause`) makes and holds the namespaces: when it exits, the kernel kills
+every process of the pod and frees the namespaces. The order of the steps makes a crash safe at any
+point: the first process exists but waits; its PID is saved; it gets its link; only then it
+continues. If the daemon dies earlier, the process exits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import socket
 from typing import TYPE_CHECKING
 
-from kubekit.errors import CannotRun
-from localkube.node.network import pod_sockets
+from localkube.node.network import pod_network
 from localkube.node.network.pod_network import LOOPBACK
 from localkube.node.runtime import processes
 from localkube.node.runtime.container_runtime import Runtime
-from localkube.node.runtime.rootfs.path_tree import HostTree
-from localkube.node.runtime.rootfs.plan import Mount, RootfsRules, plan_rootfs
-from localkube.node.runtime.sandbox import open_sandbox
+from localkube.node.runtime.processes import fork_program, kill_and_wait, last_line
+from localkube.node.runtime.rootfs import HostTree, Mount, RootfsRules, plan_rootfs
 from localkube.node.standalone.linux import files, kernel
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
-    from socket import socket
 
     from kubekit.objects.meta import Key, Raw
     from localkube.node.network.bridge import BridgeNetwork
-    from localkube.node.runtime.cgroups import ControlGroups
     from localkube.node.runtime.container_runtime import ContainerSpec, SandboxSpec
+
+_START_TIMEOUT = 10.0
 
 
 class NamespaceRuntime(Runtime):
@@ -39,9 +43,8 @@ class NamespaceRuntime(Runtime):
         network: BridgeNetwork,
         rules: RootfsRules,
         images: Path,
-        groups: ControlGroups | None = None,
     ) -> None:
-        super().__init__(data_dir, groups)
+        super().__init__(data_dir, network)
         self._images = images
         self._network = network
         self._rules = rules
@@ -60,25 +63,12 @@ class NamespaceRuntime(Runtime):
         self.assign_addresses(())
         await super().run(changed)
 
-    @property
-    def host_address(self) -> str:
-        return self._network.gateway
-
     def assign_addresses(self, keys: Iterable[Key]) -> None:
         self._bound = dict.fromkeys(map(str, keys))
         self._assign()
 
     def _assign(self) -> None:
         self._network.addresses.assign(dict.fromkeys(self._open.values()) | self._bound)
-
-    async def save_addresses(self) -> None:
-        await self._network.save_addresses()
-
-    def address(self, key: Key) -> str:
-        return str(self._network.addresses.held(str(key)) or "")
-
-    def last_address(self, key: Key) -> str:
-        return str(self._network.addresses.find(str(key)) or "")
 
     async def open(self, spec: SandboxSpec) -> None:
         before = self.records.read(spec.uid)
@@ -92,7 +82,7 @@ class NamespaceRuntime(Runtime):
         address = "" if spec.host_network else self._network.allocate(spec.key)
         if address:  # a pod on the host's network has the host's file
             self._open[spec.uid] = str(spec.key)
-            await self.save_addresses()
+            await self._network.save_addresses()
             files.write_atomically(folder / "resolv.conf", self._network.resolv_conf, 0o644)
         files.write_atomically(folder / "hostname", f"{spec.hostname}\n", 0o644)
         body: Raw = {
@@ -156,29 +146,22 @@ class NamespaceRuntime(Runtime):
         await self.end_shims(uid)
         if record.pause:
             await asyncio.to_thread(processes.kill_and_wait, record.pause)
-        self.remove_cgroups(uid)
+        self.groups.remove(f"{uid}.")
         if record.address and record.address != self._network.gateway and record.pause:
             await asyncio.to_thread(self._network.detach, record.address)
         if self._open.pop(uid, None):
             self._assign()
 
-    async def reach(self, uid: str, port: int) -> socket:
+    async def reach(self, uid: str, port: int) -> socket.socket:
         record = self.records.read_open(uid)
         if record.address == self._network.gateway:  # a pod on the host's network
-            return await pod_sockets.connect_from_host(LOOPBACK, port)
+            return await pod_network.connect_from_host(LOOPBACK, port)
         if self._network.holder:  # rootless: the daemon is outside the pods' network
             errors = self.records.pod(uid) / "open_socket.err"
-            return await pod_sockets.connect_from_pod(record.pause, record.address, port, errors)
-        return await pod_sockets.connect_from_host(record.address, port)
+            return await pod_network.connect_from_pod(record.pause, record.address, port, errors)
+        return await pod_network.connect_from_host(record.address, port)
 
-    async def dial(self, address: str, port: int) -> socket:
-        if address == self._network.gateway:
-            return await pod_sockets.connect_from_host(LOOPBACK, port)
-        if self._network.contains(address):
-            return await self._network.connect(address, port)
-        return await pod_sockets.connect_from_host(address, port)
-
-    async def reach_from_inside(self, uid: str, port: int) -> socket:
+    async def reach_from_inside(self, uid: str, port: int) -> socket.socket:
         record = self.records.read_open(uid)
         try:
             return await self.reach(uid, port)
@@ -186,7 +169,7 @@ class NamespaceRuntime(Runtime):
             if record.address == self._network.gateway:
                 raise
         errors = self.records.pod(uid) / "open_socket.err"
-        return await pod_sockets.connect_from_pod(record.pause, LOOPBACK, port, errors)
+        return await pod_network.connect_from_pod(record.pause, LOOPBACK, port, errors)
 
 
 def layers_of(image: str, images: Path) -> list[str]:
@@ -194,3 +177,46 @@ def layers_of(image: str, images: Path) -> list[str]:
     images, but may have a directory of the user's for each name, which cannot lead out of it."""
     layer = images / image
     return [str(layer)] if image and layer.is_dir() else []
+
+
+async def open_sandbox(folder: Path, request: Raw, created: Callable[[int], Raw]) -> None:
+    """Start the pod's first process with this request; `pause` describes its fields.
+
+    `created` is called when the namespaces exist: it records the PID and returns the address to
+    configure inside.
+    """
+    ours, theirs = socket.socketpair()
+    errors = folder / "pause.err"
+    with theirs:
+        starter = await asyncio.to_thread(fork_program, "pause", [], {0: theirs.fileno()}, errors)
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    try:
+        async with asyncio.timeout(_START_TIMEOUT):
+            _send(writer, request)
+            pid = int((await _receive(reader, errors))["pid"])
+            # In a thread: it writes to disk and talks to the kernel.
+            _send(writer, await asyncio.to_thread(created, pid))
+            await _receive(reader, errors)
+    except BaseException as error:
+        # The starter exits by itself unless it hangs; in both cases it must be reaped.
+        await asyncio.to_thread(kill_and_wait, starter)
+        if isinstance(error, TimeoutError):
+            message = f"the pod's first process did not start in {_START_TIMEOUT:g} s"
+            raise CannotRun(message) from error
+        raise
+    finally:
+        writer.close()
+    # Reap the starter, which has done its work.
+    await asyncio.to_thread(os.waitpid, starter, 0)
+
+
+def _send(writer: asyncio.StreamWriter, body: Raw) -> None:
+    writer.write(json.dumps(body).encode() + b"\n")
+
+
+async def _receive(reader: asyncio.StreamReader, errors: Path) -> Raw:
+    line = await reader.readline()
+    if not line:
+        raise CannotRun(f"cannot create the pod's namespaces: {last_line(errors)}")
+    body: Raw = json.loads(line)
+    return body

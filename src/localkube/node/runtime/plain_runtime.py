@@ -14,21 +14,20 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubekit.errors import CannotRun
-from localkube.node.network import pod_sockets
+from localkube.node.network import pod_network
 from localkube.node.network.pod_network import LOOPBACK
 from localkube.node.runtime.container_runtime import Runtime
 from localkube.node.standalone.linux import beneath, kernel
 from localkube.node.standalone.linux.files import inside
+from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from socket import socket
 
     from kubekit.objects.meta import Key
-    from localkube.node.runtime.cgroups import ControlGroups
     from localkube.node.runtime.container_runtime import ContainerSpec, SandboxSpec
-    from localkube.node.runtime.rootfs.plan import Mount
+    from localkube.node.runtime.rootfs import Mount
 
 MARK = "MUSTER_POD"
 PROGRAMS_FOLDER = "programs"
@@ -37,26 +36,14 @@ PROGRAMS_FOLDER = "programs"
 
 class PlainRuntime(Runtime):
     shares_files = True
-    host_address = LOOPBACK
 
-    def __init__(
-        self, data_dir: Path, groups: ControlGroups | None = None, folder: str = "/run/localkube"
-    ) -> None:
+    def __init__(self, data_dir: Path, folder: str = "/run/localkube") -> None:
         """`folder` is where other runtimes show these scripts in a pod, as manifests name it."""
-        super().__init__(data_dir, groups)
+        super().__init__(data_dir, pod_network.Network())
         self._programs, self._folder = data_dir / PROGRAMS_FOLDER, folder
 
     def assign_addresses(self, keys: Iterable[Key]) -> None:
         """Nothing to do: all pods have the machine's address."""
-
-    async def save_addresses(self) -> None:
-        pass
-
-    def address(self, key: Key) -> str:
-        return LOOPBACK
-
-    def last_address(self, key: Key) -> str:
-        return LOOPBACK
 
     async def open(self, spec: SandboxSpec) -> None:
         before, folder = self.records.read(spec.uid), self.records.pod(spec.uid)
@@ -94,17 +81,14 @@ class PlainRuntime(Runtime):
         record = self.records.read(uid)
         await asyncio.to_thread(_kill_all, str(self.records.pod(uid)))
         await self.end_shims(uid)
-        self.remove_cgroups(uid)
+        self.groups.remove(f"{uid}.")
         if record.open:  # the same record without `plain`
             body = {"key": record.key, "address": record.address, "sandbox": record.sandbox}
             self.records.write_pod(uid, body)
 
     async def reach(self, uid: str, port: int) -> socket:
         self.records.read_open(uid)
-        return await pod_sockets.connect_from_host(LOOPBACK, port)
-
-    async def dial(self, address: str, port: int) -> socket:
-        return await pod_sockets.connect_from_host(address, port)
+        return await pod_network.connect_from_host(LOOPBACK, port)
 
     async def reach_from_inside(self, uid: str, port: int) -> socket:
         return await self.reach(uid, port)

@@ -77,7 +77,7 @@ def _command_line(program: str, arguments: list[str]) -> list[str]:
 
 
 class _ForkServer:
-    """The process that forks programs: started when it is needed, also after it was killed."""
+    """The process that forks programs: started when it is needed, and again after it was killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -37,7 +37,7 @@ def remove_tree(path: Path | str) -> None:
     """Delete a directory as far as possible.
 
     Without descriptors nothing in it can be deleted: this is raised, so that the caller tries again
-    and the files of a deleted pod do not stay for ever.
+    and the files of a deleted pod do not stay behind.
     """
     folder = _open(path)
     if folder is not None:
@@ -67,7 +67,7 @@ def _empty(folder: int) -> None:
             os.close(folder)
             folder = above
             if _identity(folder) != levels[-1].identity:
-                return  # moved elsewhere meanwhile: the files there are not the pod's
+                return  # it was moved elsewhere: the files there are not the pod's
             _remove(os.rmdir, left.name, folder)
     finally:
         os.close(folder)
@@ -82,7 +82,7 @@ def _read(folder: int, name: str) -> _Level:
     for entry in os.listdir(folder):
         try:
             is_folder = stat.S_ISDIR(os.lstat(entry, dir_fd=folder).st_mode)
-        except OSError:  # deleted meanwhile
+        except OSError:  # it was deleted
             continue
         if is_folder:
             folders.append(entry)
@@ -92,7 +92,7 @@ def _read(folder: int, name: str) -> _Level:
 
 
 def _open(name: Path | str, folder: int | None = None) -> int | None:
-    """A folder to empty; None if it cannot be entered, or is none any more."""
+    """A folder to empty; None if it cannot be entered, or is not a folder any more."""
     try:
         return os.open(name, _FOLDER, dir_fd=folder)
     except PermissionError:

@@ -41,7 +41,7 @@ class RuntimeChoice:
         reason = f" ({self.reason})" if self.reason else ""
         return (
             f"pods run without namespaces{reason}: they share this machine's network and files, "
-            "so every replica gets a port of its own, and volumes are below $MUSTER_ROOT"
+            "so every replica gets its own port, and volumes are below $MUSTER_ROOT"
         )
 
 

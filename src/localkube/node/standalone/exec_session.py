@@ -15,8 +15,8 @@ import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from localkube.node.standalone import shim_socket, spawn
-from localkube.node.standalone.linux import cgroup, kernel
-from localkube.node.standalone.stdin import StdinWriter
+from localkube.node.standalone.linux import kernel
+from localkube.node.standalone.spawn import StdinWriter
 
 if TYPE_CHECKING:
     import socket
@@ -39,7 +39,7 @@ def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[
     container's limits, until it exits."""
     client.setblocking(True)
     # Opened here and used later: inside the container's mounts the path does not exist.
-    procs = cgroup.open_procs(spec["limits"])
+    procs = spawn.open_groups(spec["limits"])
 
     def prepare() -> list[int]:
         kernel.die_with_parent(signal.SIGKILL)
@@ -55,7 +55,7 @@ def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[
         program = spawn.Program(request["argv"], env, spec["cwd"], tty, prepare, pid_namespace)
         # From here, and not by the program itself: a container at its limit of processes would
         # not let it fork.
-        pid, _ = spawn.start(program, streams.theirs, lambda pid: cgroup.admit(procs, pid))
+        pid, _ = spawn.start(program, streams.theirs, lambda pid: spawn.admit_to_groups(procs, pid))
     except (spawn.StartFailed, OSError) as error:
         code = error.code if isinstance(error, spawn.StartFailed) else _CANNOT_ENTER
         client.sendall(shim_socket.status({"exitCode": code, "message": str(error)}))

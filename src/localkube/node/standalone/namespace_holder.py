@@ -14,7 +14,7 @@ import os
 import socket
 
 from localkube.node.standalone.handshake import Channel, become_sleep, close_streams
-from localkube.node.standalone.linux import files, kernel, nftables
+from localkube.node.standalone.linux import files, kernel, netfilter
 from localkube.node.standalone.linux.netlink import Netlink
 
 
@@ -24,7 +24,7 @@ def _enable_nat(request: dict[str, str]) -> None:
     subnet = ipaddress.IPv4Interface(request["address"]).network
     with contextlib.suppress(OSError):
         files.write("/proc/sys/net/ipv4/ip_forward", "1")
-        nftables.write_table(subnet, request["bridge"])
+        netfilter.write_bridge_table(subnet, request["bridge"])
 
 
 def main() -> int:

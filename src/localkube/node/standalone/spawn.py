@@ -8,6 +8,9 @@ the program. So programs of the pod, which may look into all processes that they
 
 The child has one end of a socket pair that exec closes. Messages are the descriptors of `prepare`,
 then the PID, or the reason why the program does not run, which becomes `StartFailed`.
+
+The daemon creates the control groups and passes their paths in the shim's spec as `limits`:
+`{"groups", "events"}`; without a limit the object is empty.
 """
 
 from __future__ import annotations
@@ -16,23 +19,24 @@ import contextlib
 import errno
 import fcntl
 import os
+import selectors
 import signal
 import socket
 import struct
 import termios
 import warnings  # noqa: F401 (os.execvpe imports it, after the root directory has changed)
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from localkube.node.standalone.linux import kernel
+from localkube.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
 
 _NO_SPACE, _CANNOT_RUN, _NOT_FOUND = 125, 126, 127
 _MAX_RECEIVED = 4
 _MAX_DESCRIPTORS = 1 << 20
 _PID, _ERROR = b"p", b"e"
+_CHUNK = 64 * 1024
 
 
 class StartFailed(Exception):
@@ -60,7 +64,7 @@ class Program(NamedTuple):
 def start(
     program: Program, stdio: tuple[int, int, int], admit: Callable[[int], None] | None = None
 ) -> tuple[int, list[int]]:
-    """Start the program with these descriptors in a session of its own; returns its PID and the
+    """Start the program with these descriptors in its own session; returns its PID and the
     descriptors of `prepare`. `admit` gets the PID before the program runs."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     first = os.fork()
@@ -164,7 +168,7 @@ def _close_all_but(fd: int) -> None:
 
 def _become(program: Program, parent: socket.socket, *, admitted: bool) -> NoReturn:
     kernel.die_with_parent(signal.SIGKILL)
-    os.setsid()  # it can then have a controlling terminal of its own
+    os.setsid()  # it can then have its own controlling terminal
     if program.tty:
         take_terminal()
     if admitted and not parent.recv(1):
@@ -198,3 +202,111 @@ def exit_code(status: int) -> tuple[int, int]:
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
     return os.WEXITSTATUS(status), 0
+
+
+class StdinWriter:
+    """A program's standard input: buffers input in order and writes it as the program reads.
+
+    Neither attach nor exec may wait for a program. The caller bounds the buffer: while input is
+    `pending`, the caller reads no more from its clients; `drained` is called when the buffer is
+    empty again. Closing waits until the input before it is written.
+
+    It takes ownership of `fd` if it is a pipe. A terminal has other readers too, so it stays open
+    when a client closes its input.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        select: selectors.BaseSelector,
+        drained: Callable[[], None],
+        *,
+        terminal: bool = False,
+    ) -> None:
+        self.fd = os.dup(fd) if terminal else fd
+        os.set_blocking(self.fd, False)
+        self._select = select
+        self._drained = drained
+        self._terminal = terminal
+        self._buffer = bytearray()
+        self._closing = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether the buffer has input that the program has not read."""
+        return bool(self._buffer)
+
+    def write(self, data: bytes) -> None:
+        """Write or buffer the data; dropped if the program has closed its input."""
+        if self.fd >= 0 and not self._closing:
+            waiting = self.pending
+            self._buffer += data
+            if not waiting:  # else the selector calls `_push` when the program reads
+                self._push()
+
+    def close_when_written(self) -> None:
+        """Close the program's input after the buffered data."""
+        self._closing = not self._terminal
+        if self._closing and not self._buffer:
+            self._close()
+
+    def _push(self, *_: Any) -> None:
+        waited = self.fd in self._select.get_map()
+        try:
+            while self._buffer:
+                del self._buffer[: os.write(self.fd, self._buffer[:_CHUNK])]
+        except BlockingIOError:
+            if not waited:
+                self._select.register(self.fd, selectors.EVENT_WRITE, self._push)
+            return
+        except OSError:  # the program closed its standard input
+            self._buffer.clear()
+            self._closing = True
+        if waited:
+            self._select.unregister(self.fd)
+        if self._closing:
+            self._close()
+        if waited:
+            self._drained()
+
+    def _close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def open_groups(limits: dict[str, Any]) -> list[int]:
+    """Descriptors for `enter`, opened while the groups are still visible."""
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    return [os.open(f"{group}/cgroup.procs", flags) for group in limits.get("groups", ())]
+
+
+def enter_groups(procs: list[int]) -> None:
+    """Put this process, and so its children, into the groups."""
+    admit_to_groups(procs, 0)  # 0 is the writing process
+
+
+def admit_to_groups(procs: list[int], pid: int) -> None:
+    """Put a process, and so its children, into the groups."""
+    for fd in procs:
+        os.write(fd, str(pid).encode())
+        os.close(fd)
+
+
+def killed_for_memory(limits: dict[str, Any]) -> bool:
+    """Whether the kernel killed a process of the group for lack of memory."""
+    if not limits.get("events"):
+        return False
+    with contextlib.suppress(OSError):
+        for line in files.read(limits["events"]).splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill" and int(count):
+                return True
+    return False
+
+
+def remove_groups(limits: dict[str, Any]) -> None:
+    """Remove the groups; if a process is still in one, the daemon removes it later."""
+    for group in limits.get("groups", ()):
+        with contextlib.suppress(OSError):
+            os.rmdir(group)

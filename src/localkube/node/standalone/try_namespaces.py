@@ -1,4 +1,4 @@
-"""Tries whether this machine allows a pod's namespaces, in a process of its own.
+"""Tries whether this machine allows a pod's namespaces, in a separate process.
 
 The argument is `direct` (as root) or `user` (in a user namespace). The exit code is 0 if the
 machine allows everything that `pause` and `namespace_holder` need.

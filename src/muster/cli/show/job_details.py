@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kubekit.objects import limits
+from kubekit.objects import enforced_limits
 from muster.cli.show.messages import printable
 from muster.cli.show.table import table, underlined_table
 from muster.contract.job_explanation import place_in_words
@@ -72,7 +72,7 @@ def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     if extras.line:
         facts.append(("Line:", extras.line))
     if extras.unenforced_limits:
-        facts.append(("Limits:", limits.in_words(extras.unenforced_limits)))
+        facts.append(("Limits:", enforced_limits.in_words(extras.unenforced_limits)))
     if job.discarded:
         facts.append(("Files:", job.discarded))
     if job.left_pods:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.errors import NotFound, Unreachable
+from kubekit.request_errors import NotFound, Unreachable
 from muster.cli.show.messages import note
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _redraw_until_interrupted(look: Callable[[], Frame], every: float) -> None:
         except NotFound as error:
             if last is None:
                 raise
-            raise NotFound("the object has been deleted meanwhile") from error
+            raise NotFound("the object was deleted") from error
         except Unreachable as error:
             if last is None:
                 raise

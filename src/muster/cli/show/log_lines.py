@@ -10,7 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from muster.cli.show import colour
+from muster.cli.show.table import PREFIXES, colour, shows_colours
 from muster.client.logs.job_logs import whole_lines
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ class _Prefixes(dict["Key", bytes]):
 
     def __init__(self, pods: Sequence[Key]) -> None:
         self._width = max((len(pod.name) for pod in pods), default=0)
-        self._coloured = colour.enabled(sys.stdout)
+        self._coloured = shows_colours(sys.stdout)
         for pod in pods:
             self[pod]  # in this order the pods get their colours
 
     def __missing__(self, pod: Key) -> bytes:
         name = pod.name.ljust(self._width)
         if self._coloured:
-            name = colour.colour(name, colour.PREFIXES[len(self) % len(colour.PREFIXES)])
+            name = colour(name, PREFIXES[len(self) % len(PREFIXES)])
         self[pod] = f"{name} | ".encode()
         return self[pod]

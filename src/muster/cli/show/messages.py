@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, ClassVar
 
+from kubekit.errors import UsageError
+
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from muster.client.target import Cluster
 
+NOTHING_CHANGED = "nothing was changed"
 LEVELS = ("debug", "info", "warn", "error")
 
 
@@ -77,3 +80,28 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def confirm(cluster: Cluster, action: str, *, yes: bool) -> None:
+    """Ask whether to act, unless `yes` or on the local cluster.
+
+    A refusal ends the command with 1, Ctrl-C with 130.
+    """
+    if yes or cluster.local:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"{action} on {cluster.name}: cannot ask without a terminal",
+            hint="--yes skips the question.",
+        )
+    import click  # the help page does without it
+
+    try:
+        answer = click.confirm(f"{action} on {cluster.name}?", err=True)
+    except click.Abort as error:
+        interrupted = isinstance(error.__context__, KeyboardInterrupt)
+        note(f"\n{NOTHING_CHANGED}")  # the cursor is still behind the question
+        raise click.exceptions.Exit(130 if interrupted else 1) from None
+    if not answer:
+        note(NOTHING_CHANGED)
+        raise click.exceptions.Exit(1)

@@ -6,13 +6,14 @@ On a terminal one line is redrawn; in a pipe a new line follows each change of t
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.cli.show.messages import note, print_to_stderr, printable
 from muster.jobs.view.units import duration, next_try
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
     from typing import Self
 
     from muster.jobs.view.summary import JobSummary
@@ -33,8 +34,14 @@ class StatusLine:
     With `instances`, each change of an instance is printed as a line that stays.
     """
 
-    def __init__(self, *, instances: bool = False, subject: str = "the job") -> None:
-        self._subject = subject
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        *,
+        instances: bool = False,
+        subject: str = "the job",
+    ) -> None:
+        self._clock, self._subject = clock, subject
         self._terminal = sys.stderr.isatty()
         self._with_instances = instances
         self._last = ""
@@ -52,7 +59,7 @@ class StatusLine:
     def show_job(self, job: JobSummary) -> None:
         if self._with_instances:
             self._show_instances(job)
-        now = datetime.now(UTC)
+        now = self._clock()
         elapsed = duration(job.duration(now).total_seconds())
         self.show(summary(job), elapsed, next_try(job.next_try, now))
 

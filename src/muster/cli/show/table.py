@@ -1,21 +1,42 @@
-"""Aligned tables, and JSON or YAML for machines.
+"""Aligned tables and their colours, and JSON or YAML for machines.
 
 In a pipe a table is plain text, one record per line. Control characters in cells are escaped: names
-and messages come from a server and may be hostile.
+and messages come from a server and may be hostile. On a terminal, words that mean good, bad or
+waiting are coloured.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from muster.cli.show import colour
+from kubekit.objects.meta import object_name
 from muster.cli.show.messages import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kubekit.objects.meta import Raw
     from muster.client.server_tables import Table
+
+
+GREEN, YELLOW, RED = "32", "33", "31"
+PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
+"""Colours that distinguish several logs."""
+
+_MEANING = {
+    GREEN: ("RUNNING", "SUCCEEDED", "Running", "Completed", "Succeeded", "Ready"),
+    YELLOW: (
+        "PENDING", "SUSPENDED", "Pending", "ContainerCreating", "PodInitializing", "Terminating",
+    ),
+    RED: (
+        "FAILED", "Failed", "Error", "OOMKilled", "CrashLoopBackOff", "ImagePullBackOff",
+        "ErrImagePull", "Evicted", "NotReady", "Unknown", "StartError", "RESTARTING",
+    ),
+}  # fmt: skip
+_COLOURS = {word: colour for colour, words in _MEANING.items() for word in words}
 
 
 def table(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
@@ -25,12 +46,12 @@ def table(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
     widths = [
         max((len(row[i]) for row in cells if i < len(row)), default=0) for i in range(columns)
     ]
-    coloured = colour.enabled(sys.stdout)
+    coloured = shows_colours(sys.stdout)
     lines = []
     for row in cells:
         padded = [cell.ljust(widths[i] + 2) for i, cell in enumerate(row[:-1])]
         line = indent + "".join(padded) + (row[-1] if row else "")
-        lines.append(colour.colour_cells(line.rstrip(), row) if coloured else line.rstrip())
+        lines.append(_colour_cells(line.rstrip(), row) if coloured else line.rstrip())
     return "\n".join(lines)
 
 
@@ -79,3 +100,34 @@ def json_or_yaml(value: Any, form: str) -> str:
     from muster.client.manifests.yaml_writer import dump
 
     return dump(value)
+
+
+def print_objects(items: Sequence[Raw], output: str) -> None:
+    """The objects by name, or as JSON or YAML: one by itself, several as a List."""
+    from muster.client.manifests.reader import as_list
+
+    if output == "name":
+        for item in items:
+            print(object_name(item))
+    elif items:
+        print(json_or_yaml(items[0] if len(items) == 1 else as_list(items), output))
+
+
+def shows_colours(stream: TextIO) -> bool:
+    """Whether this stream shows colours: a terminal that is not dumb, unless NO_COLOR is set."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and stream.isatty()
+
+
+def colour(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def _colour_cells(line: str, cells: Iterable[str]) -> str:
+    """A line of a table in which cells that are one of the coloured words are coloured."""
+    for cell in cells:
+        if cell in _COLOURS:
+            # Once, and not within a longer word.
+            word = re.compile(rf"(?<!\S){re.escape(cell)}(?!\S)")
+            line = word.sub(colour(cell, _COLOURS[cell]), line, count=1)
+    return line

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubekit.errors import MusterError, Unsupported, single_error
+from kubekit.errors import MusterError, single_error
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Unsupported
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
 from muster.cli.training_command import AttachCommand, is_shell_line

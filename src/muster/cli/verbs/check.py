@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from kubekit.errors import DamagedStore
+from kubekit.errors import MusterError
 from muster import local_daemon
 from muster.cli import options
 from muster.cli.show.messages import note
@@ -52,7 +52,7 @@ def command(data_dir: Path | None, restore: str | None, output: str) -> None:
     if restore is not None:
         chosen = None if restore == _NEWEST else Path(restore)
         backup, folder = local_daemon.restore_database(data, chosen)
-        note(f"the cluster has the objects of {backup}; the files before are in {folder}")
+        note(f"the cluster has the objects of {backup}; the former files are in {folder}")
         return
     report = local_daemon.check_database(data)
     if output != "wide":
@@ -60,7 +60,7 @@ def command(data_dir: Path | None, restore: str | None, output: str) -> None:
     else:
         _print(report)
     if report.damaged:
-        raise DamagedStore("the database is damaged", hint=_next_step(report, data))
+        raise MusterError("the database is damaged", hint=_next_step(report, data))
 
 
 def _print(report: CheckReport) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kubekit.errors import NotFound, UsageError, no_such
+from kubekit.errors import UsageError, no_such
+from kubekit.request_errors import NotFound
 from muster.cli.show.messages import note
 from muster.cli.show.table import table
 from muster.cli.verb_groups import AliasGroup

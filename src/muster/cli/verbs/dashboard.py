@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubekit.errors import UsageError
-from muster.cli.options import Target, cluster_options
+from muster.cli.options import Target, cluster_options, serving_options
 from muster.cli.show.messages import note
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--in-cluster",
     is_flag=True,
-    help="Run as a pod: listen on every address. Users sign in with bearer tokens of their own, "
+    help="Run as a pod: listen on every address. Users sign in with their own bearer tokens, "
     "whose rights are used.",
 )
 @click.option(
@@ -52,13 +52,7 @@ if TYPE_CHECKING:
     metavar="IMAGE",
     help="Image of the pods that read models in volumes  [default: that of the installation]",
 )
-@click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
-@click.option("--metrics-host", default="127.0.0.1", help="Address of --metrics-port.")
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(0, 65535),
-    help="Serve /metrics, /healthz and /readyz here.",
-)
+@serving_options
 @cluster_options
 def command(target: Target, **given: Any) -> None:
     """Serve the dashboard of a cluster on this machine, with your rights there.
@@ -88,7 +82,7 @@ def _machine(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
     """On the machine of the user, or beside a proxy that passes the tokens of users on."""
     from msgspec.structs import replace
 
-    from muster.client.submit.workspace import current_directory
+    from muster.client.submit.job_directories import current_directory
     from muster.web.access.gate import Policy, own_users
 
     cluster = target.cluster()
@@ -98,7 +92,7 @@ def _machine(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
         read_only=given["read_only"],
         directory=current_directory() if is_own else "",
         proxy_hosts=given["proxy_hosts"],
-        # A proxy runs as a user of its own, and its users have their own tokens.
+        # A proxy runs as another user, and its users have their own tokens.
         users=frozenset() if given["proxy_hosts"] else own_users(),
         reader_image=given["reader_image"],
         login_hint="`muster dashboard` prints a new address when it is started again.",
@@ -121,7 +115,7 @@ def _pod(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
         endpoint = found
     else:
         raise UsageError(
-            "--in-cluster: this is no pod of a cluster: KUBERNETES_SERVICE_HOST is not set",
+            "--in-cluster: this is not a pod of a cluster: KUBERNETES_SERVICE_HOST is not set",
             hint="Without --in-cluster, the dashboard uses your kubeconfig.",
         )
     note(f"dashboard: {endpoint.url}; users sign in with their own tokens")
@@ -142,7 +136,7 @@ async def _serve(endpoint: Endpoint, policy: Policy, given: dict[str, Any]) -> N
     from kubekit.serving.listener import serve_alone
     from kubekit.telemetry import metrics
     from kubekit.telemetry.health import Health
-    from muster.cli.daemon import stop_event
+    from muster.cli.component_runner import stop_event
     from muster.web import server
 
     stop, serving, health = stop_event(), asyncio.Event(), Health()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubekit.errors import NotFound
+from kubekit.request_errors import NotFound
 from muster.cli.each_name import for_each_name
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import arena_info

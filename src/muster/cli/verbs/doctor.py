@@ -9,13 +9,13 @@ import click
 
 from kubekit.telemetry.logging_setup import printable
 from muster.cli.options import Target, cluster_options, output_option
-from muster.cli.show.colour import GREEN, RED, YELLOW, colour, enabled
+from muster.cli.show.table import GREEN, RED, YELLOW, colour, shows_colours
 from muster.jobs.view.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.install.doctor.finding import Finding
+    from muster.install.doctor.checks import Finding
 
 COLOURS = {"ok": GREEN, "warning": YELLOW, "error": RED}
 
@@ -34,7 +34,7 @@ def command(target: Target, output: str) -> None:
       muster doctor
       muster doctor -o json
     """
-    from muster.install.doctor.examine import examine
+    from muster.install.doctor.checks import examine
 
     cluster = target.cluster()
     with cluster.connect() as client:
@@ -60,7 +60,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         level = f"{finding.level:<7}"
-        level = colour(level, COLOURS[finding.level]) if enabled(sys.stdout) else level
+        level = colour(level, COLOURS[finding.level]) if shows_colours(sys.stdout) else level
         print(f"{level}  {finding.check:<{width}}  {printable(finding.text)}")
         if finding.fix:
             print(f"{'':7}  {'':<{width}}  fix: {printable(finding.fix)}")

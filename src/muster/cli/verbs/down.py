@@ -13,7 +13,7 @@ from muster.cli.show.messages import note
 
 
 @click.command(name="down")
-@click.option("--now", is_flag=True, help="Kill the pods, without their grace periods.")
+@click.option("--now", is_flag=True, help="Kill the pods without waiting for their grace periods.")
 def command(now: bool) -> None:
     """Stop the local cluster, its pods and its network; keep its objects.
 

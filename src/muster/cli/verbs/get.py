@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from kubekit.errors import Forbidden, UsageError
+from kubekit.errors import UsageError
 from kubekit.objects.core import Pod
-from kubekit.objects.kinds import PODS
+from kubekit.objects.kinds import EVENTS, PODS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Forbidden
 from muster.cli import options
 from muster.cli.each_name import Failures
 from muster.cli.show import job_details, job_table, live
@@ -27,14 +28,14 @@ from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml, server_table
 from muster.cli.verb_groups import QuickCommand, now
 from muster.client import server_tables
-from muster.client.jobs import events, explain, lookup, tensorboard_url
-from muster.client.jobs.limits import unenforced_limits
+from muster.client.jobs import explain, lookup, tensorboard_url
+from muster.client.jobs.usage import unenforced_limits
 from muster.client.jobs.waiting import logs_command
 from muster.client.logs.attempts import attempts_of_job, restarts_by_pod
 from muster.client.logs.last_lines import summary_with_last_lines
 from muster.client.server_tables import ObjectQuery
-from muster.contract.waiting_line_format import ordinal
 from muster.jobs.job_state import PENDING
+from muster.jobs.view.events import Event, rows_about
 from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ if TYPE_CHECKING:
     "--format", "form", type=click.Choice(["sections", "classic"]), default="sections",
     help="classic: one table with a row per replica.",
 )  # fmt: skip
-@click.option("--events", "-e", is_flag=True, help="Also its events.")
-@click.option("--gpus", "-g", is_flag=True, help="Also its GPUs.")
+@click.option("--events", "-e", is_flag=True, help="Show its events too.")
+@click.option("--gpus", "-g", is_flag=True, help="Show its GPUs too.")
 @click.option("--watch", "-w", is_flag=True, help="Redraw it when it changes.")
 @options.all_namespaces_option
 @click.option("--selector", "-l", "labels", default="", help="List objects with these labels.")
@@ -204,8 +205,8 @@ class _View:
         place = ""  # only pending jobs have one: others cost no request for the waiting line
         if job.status == PENDING:
             explanation = explain.explain_pods(self.client, job.name, pods, moment, _debug_once)
-            place_text = f"; {ordinal(explanation.place)} in line"  # it has a row of its own
-            reason = job.reason or explanation.text.removesuffix(place_text)
+            # The place has its own row.
+            reason = job.reason or explanation.reason or explanation.text
             job = replace(job, reason=reason)
             place = job_details.place_in_line(explanation, moment)
         state = (job.status, job.reason, job.instances)
@@ -238,13 +239,17 @@ class _View:
 
     def _tensorboard(self, job: Key) -> tensorboard_url.TensorBoard | None:
         try:
-            return tensorboard_url.of_job(self.client, self.cluster, job)
+            return tensorboard_url.of_job(self.client, job, local=self.cluster.local)
         except Forbidden:
             return None  # a user without rights on services still sees the job
 
     def _events(self, job: JobSummary, pods: Sequence[Pod]) -> list[EventRow]:
         uids = {job.uid, *(pod.metadata.uid for pod in pods)}
-        return events.about(self.client, job.namespace, uids, job.name, job.created)
+        return rows_about(self._all_events(job.namespace), uids, job.name, job.created)
+
+    def _all_events(self, namespace: str) -> Sequence[Event]:
+        """All of the namespace: a field selector can name one object, and a job has many."""
+        return self.client.list(EVENTS.read_as(Event), namespace, page=0).items
 
     def _pod(self, pod: Pod) -> Frame:
         row = instance(pod)
@@ -254,7 +259,7 @@ class _View:
             return Frame(f"pod/{row.name}", row)
         rows = None
         if self.events:
-            rows = events.about(self.client, pod.metadata.namespace, {pod.metadata.uid})
+            rows = rows_about(self._all_events(pod.metadata.namespace), {pod.metadata.uid})
         return Frame(job_details.pod_details(pod, row, now(), rows), row)
 
 

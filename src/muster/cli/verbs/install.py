@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubekit.errors import MusterError, UsageError
-from muster.cli.confirmation import confirm
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, cluster_options
-from muster.cli.show.messages import note, note_cluster
+from muster.cli.show.messages import confirm, note, note_cluster
 from muster.cli.show.progress import StatusLine
+from muster.cli.verb_groups import now as clock
 from muster.cli.verb_table import Tracebacks
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--operator",
     is_flag=True,
-    help="Insist on the operator: fail, rather than leave it out, while another one runs.",
+    help="Fail if another operator runs, rather than leave Muster's out.",
 )
 @click.option(
     "--watch-namespace",
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     help="YAML file of values, as for the chart; flags take precedence.",
 )
 @click.option("--take-crds", is_flag=True, help="Add Muster's versions to CRDs of other systems.")
-@click.option("--dry-run", is_flag=True, help="Print the objects as YAML, ask no cluster.")
+@click.option("--dry-run", is_flag=True, help="Print the objects as YAML without asking a cluster.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until the pods are ready.")
 @click.option("--timeout", default="3m", show_default=True, metavar="DURATION")
@@ -85,8 +85,7 @@ def command(target: Target, **given: Any) -> None:
       muster install --image registry.example.com/muster:1.0 --scheduler-only --dry-run
     """
     from muster.install.objects import manifests
-    from muster.install.objects.value_checks import check_namespace
-    from muster.install.objects.values import NAMESPACE
+    from muster.install.objects.values import NAMESPACE, check_namespace
     from muster.install.plan import Request
 
     values = _values(given)
@@ -99,8 +98,8 @@ def command(target: Target, **given: Any) -> None:
 
 
 def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
-    from muster.client.server_clock import server_now
-    from muster.install import found
+    from muster.install import existing_objects
+    from muster.install.existing_objects import server_now
     from muster.install.missing_rights import check_rights
     from muster.install.plan import plan
     from muster.jobs.build.flag_values import seconds
@@ -116,7 +115,7 @@ def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
     with cluster.connect() as client:
         watched = request.values.operator.watch_namespace
         now = server_now(client)
-        planned = plan(request, found.look(client, request.namespace, now, watched), now)
+        planned = plan(request, existing_objects.look(client, request.namespace, now, watched), now)
         with _missing_rights_listed():
             check_rights(client, [*planned.extended_crds, *planned.objects])
         for text in planned.notes:
@@ -179,7 +178,7 @@ def _wait(client: BlockingClient, plan: Plan, namespace: str, timeout: float) ->
 
     keys = [Key(namespace, f"muster-{name}") for name in plan.values.components]
     deadline = time.monotonic() + timeout
-    with StatusLine(subject="the installation") as line:
+    with StatusLine(clock, subject="the installation") as line:
         wait_until_ready(client, keys, deadline=deadline, show=line.show)
 
 
@@ -187,7 +186,6 @@ def _values(given: dict[str, Any]) -> Values:
     """The values of the file, with the flags over them."""
     from msgspec.structs import replace
 
-    from muster.install.objects import value_checks
     from muster.install.objects import values as deploy_values
 
     file: Path | None = given["file"]
@@ -217,7 +215,7 @@ def _values(given: dict[str, Any]) -> Values:
         gang_dialect=given["gang_dialect"] or operator.gang_dialect,
     )
     chosen = replace(values, operator=operator, scheduler=scheduler, dashboard=dashboard)
-    return value_checks.check(replace(chosen, image=given["image"] or values.image))
+    return deploy_values.check(replace(chosen, image=given["image"] or values.image))
 
 
 def _as_yaml(objects: list[Any]) -> str:

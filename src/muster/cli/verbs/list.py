@@ -64,7 +64,7 @@ def command(
             if output in ("json", "yaml"):
                 from muster.client.jobs import tensorboard_url
 
-                tensorboards = tensorboard_url.by_service(client, cluster, namespace)
+                tensorboards = tensorboard_url.by_service(client, namespace, local=cluster.local)
             if output == "wide":
                 notes[:] = job_table.reason_notes(jobs, moment)
             frame = job_table.frame(

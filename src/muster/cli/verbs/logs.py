@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubekit.errors import BadRequest, MusterError, NotFound, UsageError
+from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import BadRequest, NotFound
 from muster.cli.options import Target, cluster_options, job_name_completions, type_option
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
 from muster.cli.verb_groups import QuickCommand, now
 from muster.client.jobs import lookup
 from muster.client.logs import job_logs
-from muster.client.logs.choice import FoundLogs, WantedLogs, find_logs
+from muster.client.logs.log_choice import FoundLogs, WantedLogs, find_logs
 from muster.client.logs.pod_log import LogOptions
 from muster.jobs.job_state import FAILED
 from muster.jobs.view.instance import instance as view
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
 @click.option(
     "--tail", "-t", type=click.IntRange(-1), default=-1, help="Only the last lines; -1 prints all."
 )
-@click.option("--since", default="", metavar="DURATION", help="Only lines newer than, e.g. 5m.")
+@click.option(
+    "--since", default="", metavar="DURATION", help="Only lines that are newer than this, e.g. 5m."
+)
 @click.option(
     "--since-time", default="", metavar="TIME", help="Only lines after this RFC3339 time."
 )
@@ -83,10 +86,10 @@ def command(
       arena logs hello -i hello-worker-1 --previous
     """
     if instance and everyone:
-        raise UsageError("-i and --all exclude each other")
+        raise UsageError("-i and --all cannot be used together")
     options = _log_options(**given)
     if attempt is not None and (options.previous or options.follow):
-        raise UsageError("--attempt excludes --previous and --follow")
+        raise UsageError("--attempt cannot be used with --previous or --follow")
     wanted = WantedLogs(options, instance, everyone, attempt)
     cluster = target.cluster()
     with cluster.connect() as client, _ending_in_a_sentence(options):
@@ -190,7 +193,7 @@ def _log_options(*, tail: int, since: str, since_time: str, **given: Any) -> Log
 
 def _seconds_back(duration: str, moment: str) -> float | None:
     if duration and moment:
-        raise UsageError("--since and --since-time exclude each other")
+        raise UsageError("--since and --since-time cannot be used together")
     if duration:
         from muster.jobs.build.flag_values import seconds
 

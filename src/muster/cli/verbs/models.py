@@ -187,7 +187,7 @@ def read(target: Target, job: str, image: str) -> None:
     from kubekit.objects.meta import Key
     from muster.client.jobs.lookup import get_job
     from muster.client.models import read_models
-    from muster.client.models.reader_image import reader_image
+    from muster.client.models.reader_job import reader_image
 
     cluster = target.cluster()
     with cluster.connect() as client:
@@ -240,7 +240,7 @@ def print_versions(top: str, path: str) -> None:
 def _unreadable(path: str, why: str) -> MusterError:
     return MusterError(
         f"user {os.geteuid()} cannot read {printable(path)} in the volume: {why}; the "
-        "reader has the user of the job's container (securityContext.runAsUser)"
+        "reader runs as the user of the job's container (securityContext.runAsUser)"
     )
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubekit.errors import no_such
-from muster.cli import daemon
+from muster.cli import component_runner
 from muster.cli.arena_parser import ArenaCommand
 from muster.cli.options import Target, cluster_options
 
 if TYPE_CHECKING:
-    from muster.operator.settings import Settings
+    from muster.operator.decision_types import Settings
 
 BESIDE_LOCAL = (
     "the local cluster runs an operator already, which takes no part in leader election: both act "
@@ -49,11 +49,11 @@ BESIDE_LOCAL = (
 @click.option(
     "--leader-elect-resource-namespace",
     "lease_namespace",
-    default=daemon.LEASE_NAMESPACE,
+    default=component_runner.LEASE_NAMESPACE,
     show_default=True,
     help="Namespace of the lease of --leader-elect.",
 )
-@daemon.daemon_options
+@component_runner.daemon_options
 @cluster_options
 def command(target: Target, **given: Any) -> None:
     """Run the job operator.
@@ -64,22 +64,22 @@ def command(target: Target, **given: Any) -> None:
     Example:
       muster operator --kubeconfig ~/.kube/config --leader-elect --metrics-port 8080
     """
-    from muster.operator.run import Options, run
+    from muster.operator.daemon import Options, run
 
     settings = _settings(given)
 
-    async def work(context: daemon.DaemonContext) -> None:
+    async def work(context: component_runner.DaemonContext) -> None:
         lead = context.election.run_as_leader if context.election else None
         run_options = Options(target.namespace, settings, lead=lead, health=context.health)
         await run(context.client, run_options, context.stop)
 
-    options = daemon.DaemonOptions("operator", **given, beside_local=BESIDE_LOCAL)
-    daemon.run(target, options, work)
+    options = component_runner.DaemonOptions("operator", **given, beside_local=BESIDE_LOCAL)
+    component_runner.run(target, options, work)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
     """The settings that decisions depend on, removed from the options given."""
-    from muster.operator.settings import Settings
+    from muster.operator.decision_types import Settings
 
     return Settings(
         gang=given.pop("enable_gang_scheduling"),

@@ -132,7 +132,7 @@ def _from_file(file: str) -> dict[str, str]:
         if pair is None:
             raise UsageError(f"{source}, line {number}: not KEY=VALUE")
         if pair[1] in values:
-            raise UsageError(f"{source}, line {number}: {pair[1]} is there already")
+            raise UsageError(f"{source}, line {number}: {pair[1]} is given more than once")
         values[pair[1]] = _unquoted(pair[2].strip())
     return values
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
-from kubekit.errors import NotFound, UsageError
-from muster.cli.confirmation import ask
+from kubekit.request_errors import NotFound
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
-from muster.cli.show.messages import note_cluster, note_once
+from muster.cli.show.messages import confirm, note_cluster, note_once
 from muster.cli.verb_groups import now
 from muster.client.jobs import job_operations, lookup
 from muster.jobs.view.units import count, duration
-
-if TYPE_CHECKING:
-    from muster.client.target import Cluster
-    from muster.jobs.view.summary import JobSummary
 
 
 @click.command(name="prune")
@@ -59,31 +52,17 @@ def command(
         if not old:
             print("No jobs to delete")
             return
-        if not (dry_run or yes):
-            _confirm(cluster, old)
+        confirm(cluster, f"Delete {count(len(old), 'job')}", yes=yes or dry_run)
         failures = Failures()
         for job in old:
             text = f"{job.trainer} {job.name} with Age {duration(job.age(moment).total_seconds())}"
             if dry_run:
                 print(f"Would delete {text}")
                 continue
-            # NotFound: another user has deleted the job meanwhile. With the UID, a new job of the
+            # NotFound: another user has deleted the job. With the UID, a new job of the
             # same name is never deleted.
             with failures.collecting(), contextlib.suppress(NotFound):
                 (kind,) = lookup.kinds_of_type(job.trainer)
                 client.delete(kind, job.key, uid=job.uid, propagation="Background")
                 print(f"Delete {text}")
     failures.raise_if_any(len(old), "jobs")
-
-
-def _confirm(cluster: Cluster, old: list[JobSummary]) -> None:
-    """Ask for confirmation, unless it is the local cluster."""
-    if cluster.local:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"{count(len(old), 'job')} on {cluster.name} would be deleted, "
-            "and there is no terminal to ask",
-            hint="--yes deletes them; --dry-run lists them.",
-        )
-    ask(f"Delete {count(len(old), 'job')} on {cluster.name}?")

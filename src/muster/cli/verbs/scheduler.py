@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubekit.errors import Forbidden, UsageError
+from kubekit.errors import UsageError
 from kubekit.objects.kinds import LEASES
-from muster.cli import daemon
+from kubekit.request_errors import Forbidden
+from muster.cli import component_runner
 from muster.cli.options import Target, cluster_options
 from muster.cli.show.messages import note
 
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML file of settings; read again when it changes.",
 )
-@click.option("--shadow", is_flag=True, help="Decide and report, bind nothing.")
+@click.option("--shadow", is_flag=True, help="Decide and report, but bind nothing.")
 @click.option("--force", is_flag=True, help="Start beside another scheduler of the same name.")
-@daemon.daemon_options
+@component_runner.daemon_options
 @cluster_options
 def command(
     target: Target,
@@ -54,14 +55,14 @@ def command(
       muster scheduler --scheduler-name volcano --shadow
     """
     from muster.contract.scheduler_rights import NAMES
-    from muster.scheduler.run import Options, run
+    from muster.scheduler.daemon import Options, run
     from muster.scheduler.settings import load
 
     # Watched objects live long: searching them for cycles after every few hundred new objects
     # takes longer than scheduling.
     gc.set_threshold(50_000, 20, 50)
 
-    async def work(context: daemon.DaemonContext) -> None:
+    async def work(context: component_runner.DaemonContext) -> None:
         scheduler_names = names or NAMES
         if not (force or shadow):
             served = load(config, scheduler_names).names if config else scheduler_names
@@ -75,7 +76,7 @@ def command(
         )
         await run(context.client, run_options, context.stop)
 
-    daemon.run(target, daemon.DaemonOptions("scheduler", **given), work)
+    component_runner.run(target, component_runner.DaemonOptions("scheduler", **given), work)
 
 
 async def _refuse_others(client: Client, names: tuple[str, ...], *, elects: bool) -> None:
@@ -98,7 +99,9 @@ async def _others(client: Client, names: tuple[str, ...], *, elects: bool) -> li
 
     if not elects:
         holder = name_leases.holder_identity(os.getpid())
-        return await name_leases.claim_names(client, names, daemon.LEASE_NAMESPACE, holder)
+        return await name_leases.claim_names(
+            client, names, component_runner.LEASE_NAMESPACE, holder
+        )
 
     def gone(holder: str) -> bool:
         # With leader election, another Muster scheduler is a standby and no conflict.

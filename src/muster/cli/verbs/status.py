@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
-from kubekit.errors import Forbidden, MusterError
-from kubekit.objects import limits
+from kubekit.errors import MusterError
+from kubekit.objects import enforced_limits
 from kubekit.objects.kinds import NODES
 from kubekit.objects.meta import condition_is_true
+from kubekit.request_errors import Forbidden
 from muster.cli import dashboard_url, options
 from muster.cli.show.table import json_or_yaml, table
 from muster.client.home import Home
-from muster.client.target import Target, find_cluster, no_cluster
+from muster.client.target import Target, no_cluster
 
 
 @click.command(name="status")
@@ -24,7 +25,7 @@ def command(target: Target, output: str) -> None:
     home = Home.of_user()
     local = _local(home)
     daemon, stopping = local.get("daemon"), local["local"] == "stopping"
-    cluster = find_cluster(target)
+    cluster = target.find()
     data: dict[str, Any] = {
         "cluster": cluster.name if cluster else "",
         "from": cluster.source if cluster else "",
@@ -42,7 +43,7 @@ def command(target: Target, output: str) -> None:
                     data["components"] = client.ready_checks()
             ready = sum(condition_is_true(node.status.conditions, "Ready") for node in nodes)
             data["nodes"] = f"{ready} of {len(nodes)} ready"
-            published = limits.enforcement(node.metadata.annotations for node in nodes)
+            published = enforced_limits.enforcement(node.metadata.annotations for node in nodes)
             data |= {f"{resource}Limits": value for resource, value in published.items()}
         except Forbidden:
             data["nodes"] = "you may not list them"

@@ -18,27 +18,29 @@ from kubekit.errors import UsageError
 from kubekit.objects.meta import object_name
 from muster.cli import arena_parser
 from muster.cli.options import (
+    DRY_RUN_SUFFIX,
     Target,
     cluster_options,
     debug_option,
     dry_run_option,
     objects_option,
 )
-from muster.cli.send_manifests import DRY_RUN_SUFFIX, print_objects
 from muster.cli.show.messages import arena_info, note, note_cluster, warn_of_unknown_fields
 from muster.cli.show.progress import StatusLine
+from muster.cli.show.table import print_objects
 from muster.cli.training_command import (
     SubmitCommand,
     SubmitGroup,
     note_literal_words,
     shell_line,
 )
+from muster.cli.verb_groups import now
 from muster.client.jobs import waiting
 from muster.client.manifests.apply import check_namespace
 from muster.client.submit.submit import ChosenCluster, FlagsJob, ManifestJob, submit
+from muster.contract.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 from muster.jobs.build.flags import BY_TYPE, Flag, flags_of
 from muster.jobs.build.job_manifest import Bundle
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,7 +145,7 @@ def _wait(client: BlockingClient, created: Raw, *, instances: bool) -> None:
     watch = waiting.JobWatch(client, JOB_KIND_BY_NAME[created["kind"]].resource, created)
     name = created["metadata"]["name"]
     subject = f"the job {name} (`arena logs -f {name}` follows it)"
-    with StatusLine(instances=instances, subject=subject) as line:
+    with StatusLine(now, instances=instances, subject=subject) as line:
         job = waiting.wait_for(watch, waiting.FINISHED, on_look=line.show_job, notify=line.show)
     if job.reason:
         note(job.reason, "warn")
@@ -171,7 +173,7 @@ def type_command(type_: str) -> click.Command:
 
     run.__doc__ = f"""Submit {noun}.
 
-    COMMAND is one quoted string, or all words from the first one that is no flag. Put flags of
+    COMMAND is one quoted string, or all words from the first one that is not a flag. Put flags of
     `submit` before COMMAND; they may also follow a quoted COMMAND.
 
     \b

@@ -52,7 +52,7 @@ def _table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @command.command(name="node")
 @click.argument("names", nargs=-1, metavar="[NODE]…")
-@click.option("--details", "-d", is_flag=True, help="Also the pods on each node.")
+@click.option("--details", "-d", is_flag=True, help="Show the pods on each node too.")
 @click.option(
     "--gpu-mode", "-m", default="", metavar="n|e", help="Only nodes without (n) or with (e) GPUs."
 )

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kubekit.errors import UsageError
-from muster.cli.confirmation import confirm
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, cluster_options
-from muster.cli.show.messages import note, note_cluster
+from muster.cli.show.messages import confirm, note, note_cluster
 from muster.jobs.view.units import count
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
       muster uninstall --crds
     """
     from muster.install import removal
-    from muster.install.objects.value_checks import check_namespace
-    from muster.install.objects.values import NAMESPACE
+    from muster.install.objects.values import NAMESPACE, check_namespace
 
     namespace = check_namespace(target.namespace or NAMESPACE, "--namespace")
     cluster = target.cluster()

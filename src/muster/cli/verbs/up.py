@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubekit.errors import InvalidQuantity, UsageError
-from kubekit.objects.quantity import MAX_INT64, parse_whole
+from kubekit.errors import UsageError
+from kubekit.objects.quantity import MAX_INT64, InvalidQuantity, parse_whole
 from muster.cli import dashboard_url
 from muster.cli.show.messages import note
-from muster.client import daemon
+from muster.client import daemon_start
 from muster.client.home import Home
 from muster.local_daemon import check_descriptor_limit
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    """Refuse an amount that is no memory: the node would never become ready with it."""
+    """Refuse an amount that is not memory: the node would never become ready with it."""
     try:
         possible = text is None or 0 < parse_whole(text) < MAX_INT64
     except InvalidQuantity:
@@ -102,7 +102,7 @@ def command(detach: bool, log_format: str, **settings: Any) -> None:
     if warning := check_descriptor_limit():
         note(warning)
     if detach:
-        daemon.start(_flags(settings), note, log_format=log_format)
+        daemon_start.start(_flags(settings), note, log_format=log_format)
         _note_dashboard(Home.of_user())
     else:
         _serve(settings, log_format)
@@ -155,11 +155,11 @@ def _note_dashboard(home: Home, *, with_token: bool = True) -> None:
 def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], None]) -> None:
     import uvloop
 
-    from kubekit.telemetry import log_bounds, logging_setup
+    from kubekit.telemetry import logging_setup
     from muster.local_daemon import Settings, remove_home, serve
 
     home = Home.of_user()
-    logging_setup.setup(format=log_format, file=log_bounds.BoundedFile.behind_stderr(home.log))
+    logging_setup.setup(format=log_format, file=logging_setup.BoundedFile.behind_stderr(home.log))
     given = {key: value for key, value in settings.items() if value is not None}
     abandoned = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from muster.cli.show.messages import note
-from muster.client.target import Target, choose, find_cluster, no_cluster
+from muster.client.target import Target, choose, no_cluster
 
 
 @click.command(name="use")
@@ -22,7 +22,7 @@ def command(cluster: str | None) -> None:
     """
     if cluster is not None:
         choose(cluster)
-    selected = find_cluster(Target())
+    selected = Target().find()
     note(f"{no_cluster()}; `arena up` starts it" if selected is None else str(selected))
     if cluster is not None and selected is not None and selected.source == "$KUBECONFIG":
         note("$KUBECONFIG is used before this choice; `unset KUBECONFIG` to use the choice", "warn")

@@ -14,7 +14,7 @@ from muster import __version__
 
 @click.command(name="version")
 @click.option("--short", is_flag=True, help="The number alone.")
-@click.option("--verbose", "-v", is_flag=True, help="Also where it is installed.")
+@click.option("--verbose", "-v", is_flag=True, help="Show where it is installed too.")
 def command(short: bool, verbose: bool) -> None:
     """Print the version."""
     if short:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubekit.errors import JobFailed
 from kubekit.objects.meta import Key
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
 from muster.cli.show.progress import StatusLine
+from muster.cli.verb_groups import now
 from muster.client.jobs import lookup, waiting
-from muster.client.jobs.waiting import JobWatch
+from muster.client.jobs.waiting import JobFailed, JobWatch
 from muster.jobs.job_state import SUCCEEDED
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ GOALS = {"finished": waiting.FINISHED, "running": waiting.STARTED, "deleted": ()
     "--for", "goal", type=click.Choice(list(GOALS)), default="finished", show_default=True,
     help="The state to wait for.",
 )  # fmt: skip
-@click.option("--timeout", default="", metavar="DURATION", help="Give up after, e.g. 2h.")
+@click.option("--timeout", default="", metavar="DURATION", help="Give up after this time, e.g. 2h.")
 @type_option
 @cluster_options
 def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, type_: str) -> None:
@@ -53,7 +53,7 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
         if goal == "deleted":
             for key in keys:
                 subject = f"the deletion of {key.name}"
-                with StatusLine(subject=subject) as line:
+                with StatusLine(now, subject=subject) as line:
                     waiting.wait_until_deleted(
                         client, key, type_, deadline=deadline, notify=line.show
                     )
@@ -61,7 +61,7 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
             return
         for watch in _find_all(client, keys, type_):
             try:
-                with StatusLine(subject=f"the job {watch.name}") as line:
+                with StatusLine(now, subject=f"the job {watch.name}") as line:
                     job = waiting.wait_for(
                         watch, GOALS[goal], deadline=deadline, on_look=line.show_job,
                         notify=line.show,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.errors import Forbidden
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key, timestamp
+from kubekit.request_errors import Forbidden
 from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.logs.last_lines import summary_with_last_lines

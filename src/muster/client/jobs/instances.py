@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from kubekit.errors import MusterError, NotFound, UsageError
+from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import PODS
+from kubekit.request_errors import NotFound
 from muster.client import ignore
 from muster.client.jobs import lookup
 

@@ -10,9 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kubekit.client.request import PatchType
-from kubekit.errors import Conflict, Forbidden, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import CONFIG_MAPS, PODS
 from kubekit.objects.meta import Key, object_name
+from kubekit.request_errors import Conflict, Forbidden, NotFound
 from muster.client.jobs import lookup
 from muster.jobs.view.summary import summarize
 
@@ -47,7 +48,7 @@ def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> None
 
 
 def delete_found(client: BlockingClient, kind: Kind[Raw], key: Key, uid: str) -> None:
-    """Delete the job of this UID and what it owns; a job that is gone already is no error."""
+    """Delete the job of this UID and what it owns; fine if the job is gone already."""
     with suppress(NotFound, Conflict):  # Conflict: another job has its name
         client.delete(kind, key, uid=uid, propagation="Background")
 

@@ -15,13 +15,13 @@ import msgspec
 
 from kubekit.client import request
 from kubekit.client.error_response import HOW_TO_INSTALL_JOB_KINDS
-from kubekit.errors import Forbidden, MusterError, NotFound, UsageError, nearest, no_such
+from kubekit.errors import MusterError, UsageError, nearest, no_such
 from kubekit.objects.kinds import PODS, Kind
 from kubekit.objects.meta import Key, Raw, key_of
+from kubekit.request_errors import Forbidden, NotFound
 from muster.client import ignore
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS, TYPE_ALIASES
 from muster.jobs import names
-from muster.jobs.job_kinds import TYPE_ALIASES
 from muster.jobs.view.instance import pods_of_job
 from muster.jobs.view.summary import JobSummary, summarize
 
@@ -292,4 +292,4 @@ def _not_installed(kinds: Sequence[Kind[Raw]]) -> NotFound:
         problem = f"{kinds[0].plural}: their CRD is not installed"
     else:
         problem = "training jobs: their CRDs are not installed"
-    return NotFound(f"the cluster knows no {problem}", hint=HOW_TO_INSTALL_JOB_KINDS)
+    return NotFound(f"the cluster does not know {problem}", hint=HOW_TO_INSTALL_JOB_KINDS)

@@ -8,11 +8,11 @@ be allowed to list nodes.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kubekit.errors import Forbidden
 from kubekit.objects.kinds import NODES, PODS, SERVICES
 from kubekit.objects.meta import Key, Raw, condition_is_true, key_of
+from kubekit.request_errors import Forbidden
 from muster.jobs import names, pod_status
 from muster.jobs.view.instance import instance
 
@@ -26,13 +26,6 @@ _RAW = SERVICES.read_as(dict)
 _ROLE = ",".join(f"{key}={value}" for key, value in names.TENSORBOARD_LABEL.items())
 
 
-class KnownCluster(Protocol):
-    """A cluster of which is known whether it runs on this machine."""
-
-    @property
-    def local(self) -> bool: ...
-
-
 class TensorBoard(NamedTuple):
     """A job's TensorBoard."""
 
@@ -42,22 +35,20 @@ class TensorBoard(NamedTuple):
     """Why it does not answer there, or has no address; empty if it should answer."""
 
 
-def of_job(client: BlockingClient, cluster: KnownCluster, job: Key) -> TensorBoard | None:
-    """The job's TensorBoard; None if it has none."""
+def of_job(client: BlockingClient, job: Key, *, local: bool) -> TensorBoard | None:
+    """The job's TensorBoard; None if it has none. `local`: the cluster runs on this machine."""
     service = client.find(_RAW, Key(job.namespace, names.tensorboard(job.name)))
     if service is None:
         return None
     pods = _pods(client, job.namespace, f"release={job.name},{_ROLE}")
-    hosts = _Hosts(client, cluster)
+    hosts = _Hosts(client, local=local)
     url = _url(service, pods or (), hosts)
     if not url:
         return TensorBoard("", hosts.problem or "its Service has no port outside the cluster")
     return TensorBoard(url, "" if pods is None else _problem(pods))
 
 
-def by_service(
-    client: BlockingClient, cluster: KnownCluster, namespace: str
-) -> dict[Key, TensorBoard]:
+def by_service(client: BlockingClient, namespace: str, *, local: bool) -> dict[Key, TensorBoard]:
     """The TensorBoards of a namespace or of all, by their Service; problems are not looked for."""
     try:
         services = client.list(_RAW, namespace, labels=_ROLE).items
@@ -67,7 +58,7 @@ def by_service(
     for pod in (_pods(client, namespace, _ROLE) or ()) if services else ():
         name = names.tensorboard(pod.metadata.labels.get("release", ""))
         pods.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
-    hosts = _Hosts(client, cluster)
+    hosts = _Hosts(client, local=local)
     by_key = {key_of(service): service for service in services}
     return {
         key: TensorBoard(_url(service, pods.get(key, ()), hosts), "")
@@ -113,8 +104,8 @@ def _url(service: Raw, pods: Sequence[Pod], hosts: _Hosts) -> str:
 class _Hosts:
     """Addresses where node ports answer; nodes are listed at most once, and only if needed."""
 
-    def __init__(self, client: BlockingClient, cluster: KnownCluster) -> None:
-        self._client, self._local = client, cluster.local
+    def __init__(self, client: BlockingClient, *, local: bool) -> None:
+        self._client, self._local = client, local
         self.problem = ""
         """Why there is no address; set when none was found."""
 

@@ -1,7 +1,7 @@
 """Resources of pods, nodes and jobs: used as metrics.k8s.io measures it, requested as specs say.
 
 Without a metrics server the used amount is unknown (None); requested and allocatable amounts are
-always known.
+always known. Only a local cluster may have limits that it does not enforce.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.errors import Forbidden, NotFound, ServerError
+from kubekit.objects import enforced_limits
 from kubekit.objects.kinds import NODES, PODS, Kind
 from kubekit.objects.meta import Key, Object, ObjectMeta, find_condition
 from kubekit.objects.quantity import parse_milli, parse_whole, sum_resources
 from kubekit.objects.status_column import status_column
+from kubekit.request_errors import Forbidden, NotFound, ServerError
 from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.jobs.instances import named_instance
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.instance import gpus
+from muster.jobs.view.summary import limited_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Node, Pod
+    from kubekit.objects.meta import Raw
     from muster.client import Notify
     from muster.jobs.view.summary import JobSummary
 
@@ -234,3 +237,19 @@ def job_usage(client: BlockingClient, job: Key, type_: str, now: datetime) -> Jo
 def _usage_of_pods(job: JobSummary, used: dict[Key, Amount]) -> dict[str, Amount]:
     keys = (Key(job.namespace, row.name) for row in job.instances)
     return {key.name: used[key] for key in keys if key in used}
+
+
+def unenforced_limits(client: BlockingClient, job: Raw, *, local: bool) -> dict[str, str]:
+    """The resources that the job limits and the cluster does not, and why not.
+
+    Costs a request only for a job with limits on the local cluster.
+    """
+    resources = limited_resources(job) & enforced_limits.ANNOTATIONS.keys() if local else set()
+    if not resources:
+        return {}
+    try:
+        nodes = client.list(NODES).items
+    except Forbidden:
+        return {}  # a user without rights on nodes still submits and sees the job
+    published = enforced_limits.enforcement(node.metadata.annotations for node in nodes)
+    return enforced_limits.unenforced(published, resources)

@@ -16,24 +16,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.errors import (
-    ApiError,
-    InvalidJob,
-    JobFailed,
-    MusterError,
-    NotFound,
-    Unreachable,
-    WaitTimeout,
-)
+from kubekit.errors import MusterError
 from kubekit.objects.meta import key_of
+from kubekit.request_errors import ApiError, NotFound, Unreachable
 from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.logs.attempts import attempts_of_job
-from muster.client.logs.last_lines import (
-    exit_code_of_failure,
-    lines_of_failure,
-    with_lines_of_failure,
-)
+from muster.client.logs.last_lines import lines_of_failure, with_lines_of_failure
+from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
 from muster.jobs.view.summary import summarize
@@ -58,6 +48,35 @@ SHORT_TTL = 60
 NO_LOGS = "Its pods were deleted when it ended, and their logs with them."
 
 
+class JobFailed(MusterError):
+    """The awaited job failed, because of the replica that is named if it is known."""
+
+    cli_exit_code = 10
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        job: str = "",
+        replica: str = "",
+        exit_code: int | None = None,
+        last_lines: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.job = job
+        self.replica = replica
+        """The name of the pod that failed first; empty if no pod is to blame."""
+        self.exit_code = exit_code
+        """Of the container that failed; None if none ran to its end."""
+        self.last_lines = last_lines
+        """The end of its log."""
+
+
+class WaitTimeout(MusterError, TimeoutError):
+    """The awaited state was not reached in time; the job goes on."""
+
+
 def wait_for(
     watch: JobWatch,
     goal: Collection[str],
@@ -79,7 +98,7 @@ def wait_for(
         try:
             job = watch.look()
         except NotFound as error:
-            raise NotFound(f"the job {watch.name} was deleted meanwhile") from error
+            raise NotFound(f"the job {watch.name} was deleted") from error
         except Unreachable as error:
             if time.monotonic() > deadline:
                 raise
@@ -144,14 +163,8 @@ def wait_until_deleted(
 class JobWatch:
     """One job, followed from the version that was read."""
 
-    def __init__(
-        self,
-        client: BlockingClient,
-        kind: Kind[Raw],
-        raw: Raw,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._client, self._kind, self._sleep = client, kind, sleep
+    def __init__(self, client: BlockingClient, kind: Kind[Raw], raw: Raw) -> None:
+        self._client, self._kind = client, kind
         self._key, self._uid = key_of(raw), raw["metadata"]["uid"]
         self._raw = raw
         self._since = str(raw["metadata"]["resourceVersion"])
@@ -178,7 +191,7 @@ class JobWatch:
             hint=f"See: {logs_command(job)}" if self.keeps_logs(job) else NO_LOGS,
             job=job.name,
             replica=job.failed_pod,
-            exit_code=exit_code_of_failure(self._client, job),
+            exit_code=job.ending.exit_code if job.ending is not None else None,
             last_lines=lines_of_failure(self._client, job),
         )
 
@@ -207,14 +220,14 @@ class JobWatch:
         """Wait until the job changes, for about that time at most."""
         pause = min(seconds, LOOK_SECONDS)
         if self._deleted:
-            self._sleep(pause)
+            time.sleep(pause)
             return
         try:
             self._watch(max(1, math.ceil(seconds)))
         except Unreachable:
-            self._sleep(pause)
+            time.sleep(pause)
         except ApiError:  # no right to watch, or the version is too old
-            self._sleep(pause)
+            time.sleep(pause)
             self._look_up()
 
     def _watch(self, seconds: int) -> None:

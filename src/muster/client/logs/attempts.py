@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from kubekit.errors import Forbidden, NotFound
-from kubekit.objects.core import Pod, PodStatus
+from kubekit.objects.core import Pod, PodLog, PodStatus
+from kubekit.objects.kinds import POD_LOGS
 from kubekit.objects.meta import Key, timestamp
-from kubekit.objects.pod_logs import POD_LOGS, PodLog
+from kubekit.request_errors import Forbidden, NotFound
 from muster.jobs import names
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class LogSource(NamedTuple):
         finished, code = self.attempt.finished_at, self.attempt.exit_code
         ending = f", ended {timestamp(finished)} with exit code {code}" if finished else ""
         return f"{self.pod.name}: attempt {self.number} of {self.attempts}{ending}"
+
+
+def announcement(pod: str, number: int) -> str:
+    """The line between two attempts in a log that is followed; 1 is the first."""
+    return f"-- {pod}: attempt {number} --"
 
 
 def attempts_of_job(client: BlockingClient, job: Key, uid: str) -> list[PodLog]:

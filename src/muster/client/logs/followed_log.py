@@ -2,7 +2,13 @@
 
 If a stream ends while the pod still runs, the connection or the cluster was lost. Then the log is
 opened again, from a moment before its last line. `ResumableLog` drops the lines that come twice, so
-that no line is repeated or lost.
+that no line is repeated or lost. The stream always carries timestamps, by which it knows the lines
+that were returned before: all lines with an earlier timestamp than the last one, and as many lines
+with the last timestamp as were returned with it. The first line that is new ends this: later lines
+are returned whatever their timestamp, since the clock of a node may be set back.
+
+Kept apart because the rules for a broken stream of one pod are looked for by themselves, and know
+nothing of the job.
 """
 
 from __future__ import annotations
@@ -11,14 +17,12 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubekit.errors import NotFound, ServerError, Unreachable
-from kubekit.objects.kinds import PODS
+from kubekit.objects.kinds import POD_LOGS, PODS
 from kubekit.objects.meta import find_condition
-from kubekit.objects.pod_logs import POD_LOGS
+from kubekit.request_errors import NotFound, ServerError, Unreachable
 from muster.client import ignore
 from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
-from muster.client.logs.attempts import at_container, attempts_of_pod
-from muster.client.logs.deduplication import ResumableLog
+from muster.client.logs.attempts import announcement, at_container, attempts_of_pod
 from muster.client.logs.pod_log import has_log, open_stream
 from muster.jobs.view.instance import instance
 
@@ -32,10 +36,12 @@ if TYPE_CHECKING:
     from muster.client import Notify
     from muster.client.logs.pod_log import LogOptions
 
+
 RECONNECT_TIMEOUT = 120.0
 """Seconds for which a cluster may be unreachable before a followed log ends with an error."""
 LONGEST_PAUSE = 5.0
 """Seconds between two attempts to open a log that gives no line."""
+_LONGEST_STAMP = 64
 
 
 class Breaks:
@@ -99,7 +105,7 @@ def follow_log(
         except NotFound:
             for attempt, data in _unread_lines(client, key, uid, options, log):
                 if attempt > restarts:
-                    notify(f"-- {key.name}: attempt {attempt + 1} --")
+                    notify(announcement(key.name, attempt + 1))
                     restarts = attempt
                 yield data
             break
@@ -144,7 +150,7 @@ def _announcement(client: BlockingClient, pod: Pod, container: str, former: str)
     attempt = max(len(rows), 1 + _restarts(pod, container))
     if former not in ("", name) and attempt == 1:
         return f"-- {name} follows {former} --"
-    return f"-- {name}: attempt {attempt} --"
+    return announcement(name, attempt)
 
 
 def _resumed(options: LogOptions, log: ResumableLog) -> LogOptions:
@@ -259,3 +265,89 @@ def _started(client: BlockingClient, key: Key, notice: WaitNotice, *, watching: 
                 return True
             notice.because(instance(event.object).reason)
     return False
+
+
+class ResumableLog:
+    """Drops repeated lines: `feed` takes chunks, `reopened` says that a new stream begins.
+
+    Timestamps are removed unless the reader wants them.
+    """
+
+    def __init__(self, *, timestamps: bool = False) -> None:
+        self._timestamps = timestamps
+        self._last = b""
+        self._resuming = False
+        """No new line was seen since the reconnect."""
+        self._same = 0
+        """Lines returned that carry the last timestamp."""
+        self._skip = 0
+        """Lines with the last timestamp that come again after a reconnect."""
+        self._head: bytes | None = b""
+        """The beginning of a line whose timestamp is not complete; None within a line."""
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The part of this chunk that was not returned before."""
+        return b"".join(self._pieces(chunk))
+
+    def reopened(self) -> None:
+        """A new stream begins: lines that were returned may come once more."""
+        self._skip, self._head, self._skipping = self._same, b"", False
+        self._resuming = True
+
+    def since(self, now: datetime) -> float | None:
+        """Seconds before now at which a new stream must begin; None for the beginning."""
+        if not self._last:
+            return None
+        # Two seconds more than needed: rounding and clocks must not lose a line, and repeated
+        # lines are dropped.
+        return max(1.0, (now - _moment(self._last)).total_seconds() + 2)
+
+    def _pieces(self, chunk: bytes) -> Iterator[bytes]:
+        for piece in _lines(chunk):
+            if self._head is None:
+                if not self._skipping:
+                    yield piece
+            else:
+                yield self._begin(self._head + piece)
+            if piece.endswith(b"\n"):
+                self._head = b""
+
+    def _begin(self, line: bytes) -> bytes:
+        """The start of a line, held back until its timestamp is complete."""
+        stamp, space, rest = line.partition(b" ")
+        if not space and not line.endswith(b"\n") and len(line) < _LONGEST_STAMP:
+            self._head = line
+            return b""
+        self._head = None
+        if not space or not stamp[:1].isdigit():
+            self._skipping = False
+            return line  # not a log line but, for example, an error message of the server
+        self._skipping = self._is_repeated(stamp)
+        if self._skipping:
+            return b""
+        return line if self._timestamps else rest
+
+    def _is_repeated(self, stamp: bytes) -> bool:
+        if self._resuming:
+            if stamp < self._last:
+                return True
+            if stamp == self._last and self._skip:
+                self._skip -= 1
+                return True
+            self._resuming = False
+        self._same = self._same + 1 if stamp == self._last else 1
+        self._last = stamp
+        return False
+
+
+def _lines(chunk: bytes) -> list[bytes]:
+    """Split at line feeds alone: a carriage return belongs to a progress bar."""
+    parts = chunk.split(b"\n")
+    lines = [part + b"\n" for part in parts[:-1]]
+    return [*lines, parts[-1]] if parts[-1] else lines
+
+
+def _moment(stamp: bytes) -> datetime:
+    text = stamp.decode(errors="replace")
+    return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)  # whole seconds are enough

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kubekit.errors import MusterError
-from kubekit.objects.kinds import PODS
+from kubekit.objects.kinds import POD_LOGS, PODS
 from kubekit.objects.meta import Key
-from kubekit.objects.pod_logs import POD_LOGS
 from muster.client.logs.attempts import at_container, attempt_that_failed, attempts_of_pod
-from muster.jobs import log_tail, names, pod_status
-from muster.jobs.job_status import decode_status
+from muster.jobs import error_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,30 +45,30 @@ def summary_with_last_lines(
     )
     containers = dict(islice(silent, MAX_LOGS))
     if not containers:
-        return _with_line_before_recreation(client, found, job)
+        return _with_line_before_recreation(client, job)
     return found.summary([_with_last_line(client, pod, containers) for pod in pods], now)
 
 
 def with_lines_of_failure(client: BlockingClient, job: JobSummary) -> JobSummary:
     """A failed job with the last lines of the attempt that failed, if the cluster keeps its log."""
-    if job.failed_attempt is None or job.last_lines:
-        return job
     lines = lines_of_failure(client, job)
-    reason, error = job.reason.removesuffix("."), log_tail.telling_line(lines)
-    if not lines or reason.endswith(f": {error}"):
+    if not lines or (job.ending is not None and lines == job.ending.last_lines):
         return job
-    return replace(job, last_lines=lines, reason=f"{reason}: {error}")
+    reason = f"{job.short_reason}: {error_lines.telling_line(lines)}"
+    return replace(job, last_lines=lines, reason=reason)
 
 
 def lines_of_failure(client: BlockingClient, job: JobSummary) -> tuple[str, ...]:
     """The last lines of the attempt that failed: from the job's status, or from its log."""
     failed = job.failed_attempt
-    if job.last_lines or failed is None:
-        return job.last_lines
+    if job.ending is not None and job.ending.last_lines:
+        return job.ending.last_lines
+    if failed is None:
+        return ()
     log, key = b"", Key(job.namespace, failed.pod_name)
     with suppress(MusterError):
         source = attempt_that_failed(attempts_of_pod(client, key), failed)
-        tail = log_tail.LINES_TO_READ
+        tail = error_lines.LINES_TO_READ
         if source is not None and source.attempt is not None:
             log = b"".join(client.log_of(POD_LOGS, source.attempt.metadata.key, tail=tail))
         elif (pod := client.find(PODS, key)) is not None and pod.metadata.uid == failed.pod_uid:
@@ -81,54 +79,27 @@ def lines_of_failure(client: BlockingClient, job: JobSummary) -> tuple[str, ...]
                 previous = restarts > failed.attempt
                 chunks = client.logs(key, container=failed.container, previous=previous, tail=tail)
                 log = b"".join(chunks)
-    return tuple(log_tail.last_lines(log.decode(errors="replace"), pod_status.MAX_LINES))
+    return tuple(error_lines.last_lines(log.decode(errors="replace")))
 
 
-def exit_code_of_failure(client: BlockingClient, job: JobSummary) -> int | None:
-    """The exit code of the container whose failure ended the job; None if none is known."""
-    failed = job.failed_attempt
-    pod_name = failed.pod_name if failed is not None else job.failed_pod
-    if not pod_name:
-        return None
-    key = Key(job.namespace, pod_name)
-    with suppress(MusterError):
-        if failed is not None:
-            source = attempt_that_failed(attempts_of_pod(client, key), failed)
-            if source is not None and source.attempt is not None:
-                return source.attempt.exit_code
-        pod = client.find(PODS, key)
-        wanted = failed.container if failed is not None else ""
-        for row in pod.status.all_container_statuses if pod is not None else ():
-            end = row.state.terminated or row.last_state.terminated
-            if end is not None and end.exit_code and wanted in ("", row.name):
-                return end.exit_code
-    return None
-
-
-def _with_line_before_recreation(
-    client: BlockingClient, found: FoundJob, job: JobSummary
-) -> JobSummary:
+def _with_line_before_recreation(client: BlockingClient, job: JobSummary) -> JobSummary:
     """A job whose reason is a replica that failed and is recreated: with its last log line.
 
     The log of the deleted pod is read, if the cluster keeps it and the pod's message did not have
     the line: an attempt that was killed since, with the rest of its gang, has another last line.
     """
-    failures = decode_status(found.raw.get("status")).failures
-    blamed = [name for name, row in failures.items() if row.ending]
-    last = max(blamed, key=lambda name: (failures[name].at, name), default="")
-    ending = failures[last].ending if last else ""
-    if not ending or ": " in ending or not job.reason.endswith(ending):
+    ending = job.ending
+    if ending is None or ending.last_lines:
         return job
-    role, _, index = last.rpartition("-")
-    pod_name = names.replica(job.name, role, int(index))
+    pod_name = ending.pod
     text = ""
     with suppress(MusterError):
         attempts = attempts_of_pod(client, Key(job.namespace, pod_name))
         failed = [row for row in at_container(attempts, pod_name) if row.exit_code]
         if failed:
-            log = client.log_of(POD_LOGS, failed[-1].metadata.key, tail=log_tail.LINES_TO_READ)
-            text = log_tail.last_line(b"".join(log).decode(errors="replace"))
-    if not text or job.reason.endswith(f": {text}"):
+            log = client.log_of(POD_LOGS, failed[-1].metadata.key, tail=error_lines.LINES_TO_READ)
+            text = error_lines.last_line(b"".join(log).decode(errors="replace"))
+    if not text:
         return job
     return replace(job, reason=f"{job.reason}: {text}")
 
@@ -156,7 +127,7 @@ def _filled(client: BlockingClient, pod: Key, row: ContainerStatus) -> Container
     log = b""
     # Without the right to read logs, or without a log, the rest is still true.
     with suppress(MusterError):
-        tail = log_tail.LINES_TO_READ
+        tail = error_lines.LINES_TO_READ
         log = b"".join(client.logs(pod, container=row.name, previous=previous, tail=tail))
     text = log.decode(errors="replace")
     if previous:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import BadRequest, MusterError
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import PODS
+from kubekit.request_errors import BadRequest
 from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:

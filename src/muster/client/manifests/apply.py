@@ -14,24 +14,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kubekit.client import request
-from kubekit.errors import (
+from kubekit.errors import MusterError, UsageError
+from kubekit.objects.meta import key_of, object_name
+from kubekit.request_errors import (
     AlreadyExists,
     BadRequest,
     Conflict,
     Forbidden,
     Invalid,
-    InvalidJob,
-    MusterError,
     ServerError,
     Unreachable,
-    UsageError,
 )
-from kubekit.objects.meta import key_of, object_name
 from muster.client.manifests import reader
 from muster.client.manifests.served_kinds import CRD, ServedKinds
 from muster.client.submit.user_role import with_role
+from muster.contract.job_fields import InvalidJob
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs import parse
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -136,7 +135,7 @@ def _in_own_words(item: Raw, source: str, error: MusterError, namespace: str) ->
     """
     if isinstance(error, Forbidden) and item["kind"] in JOB_KIND_BY_NAME:
         return with_role(error, item["metadata"].get("namespace") or namespace, "edit")
-    # A real server answers an apply with a wrong type as an error of its own, 500.
+    # A real server answers an apply with a wrong type as another error, 500.
     refused = isinstance(error, BadRequest | Invalid | ServerError)
     if refused and item["kind"] in JOB_KIND_BY_NAME:
         try:

@@ -62,7 +62,7 @@ def expand(expression: str, random: Random) -> str:
 def _alphabet(ranges: str) -> str:
     if rest := _PART.sub("", ranges):
         raise UsageError(
-            f"[{ranges}]: {rest!r} is no range",
+            f"[{ranges}]: {rest!r} is not a range",
             hint=r"Write ranges such as a-z, A-Z, 0-9, or \w, \d, \a, \A.",
         )
     letters = "".join(map(_letters, _PART.finditer(ranges)))

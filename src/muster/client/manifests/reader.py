@@ -17,7 +17,7 @@ import yaml
 
 from kubekit.errors import UsageError
 from kubekit.objects import yaml_reader
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

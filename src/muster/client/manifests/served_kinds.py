@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from kubekit.client import discovery
 from kubekit.client.error_response import HOW_TO_INSTALL_JOB_KINDS
-from kubekit.errors import NotFound, nearest
-from muster.contract.job_resources import JOB_KINDS
+from kubekit.errors import nearest
+from kubekit.request_errors import NotFound
+from muster.contract.job_kinds import JOB_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.kinds import Kind
@@ -31,9 +32,8 @@ class ServedKinds:
     again until it is served or the time is up.
     """
 
-    def __init__(self, client: BlockingClient, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, client: BlockingClient) -> None:
         self._client = client
-        self._sleep = sleep
         self._known: dict[str, dict[str, Kind[Raw]]] = {}
         self._expected: set[str] = set()
 
@@ -48,7 +48,7 @@ class ServedKinds:
                 if remaining <= 0:
                     raise
                 remaining -= 0.1
-                self._sleep(0.1)
+                time.sleep(0.1)
 
     def expect(self, crd: Raw) -> None:
         """Remember that this CRD was sent."""

@@ -1,7 +1,9 @@
 """YAML for people: text of several lines as a block, no references, keys in their order.
 
 Its output reads back as the same value, even if a text contains characters that YAML takes for line
-breaks. Loading `yaml` is slow: quick verbs import this module only to print YAML.
+breaks.
+
+Kept apart because loading `yaml` is slow: quick verbs import this module only to print YAML.
 """
 
 from __future__ import annotations

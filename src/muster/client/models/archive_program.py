@@ -1,6 +1,7 @@
 """Runs in a pod: writes the folder of a model version to standard output, as a tar archive.
 
-Standard library only, and no syntax newer than Python 3.7: it runs with the Python of the job.
+Kept apart because its text is sent to the pod, and runs in a process there. Standard library only,
+and no syntax newer than Python 3.7: it runs with the Python of the job.
 """
 
 from __future__ import annotations

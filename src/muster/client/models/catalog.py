@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import NotFound, UsageError, nearest
+from kubekit.errors import UsageError, nearest
 from kubekit.objects.kinds import CONFIG_MAPS
+from kubekit.request_errors import NotFound
 from muster.contract import exported_models
 from muster.contract.exported_models import MODEL
 

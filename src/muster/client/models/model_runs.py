@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from kubekit.errors import MusterError, NotFound, UsageError
+from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import PODS, Kind
 from kubekit.objects.meta import Key, key_of
+from kubekit.request_errors import NotFound
 from muster.client.models import runner_pod, short_lived_pod
 from muster.client.models.predict_program import MARK, MAX_OUTPUT
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

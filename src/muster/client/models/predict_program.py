@@ -1,7 +1,8 @@
 """Runs in a pod: loads a model and prints its answer to one input as a line of JSON.
 
-No syntax newer than Python 3.7, and libraries only of the model's format: it runs with the Python
-of the job. Arguments: the folder of the version, its format, the input as JSON.
+Kept apart because its text is sent to the pod, and runs in a process there. No syntax newer than
+Python 3.7, and libraries only of the model's format: it runs with the Python of the job. Arguments:
+the folder of the version, its format, the input as JSON.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.errors import AlreadyExists, Conflict, Forbidden, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import BATCH_JOBS, CONFIG_MAPS, EVENTS, PODS, decoder_of
 from kubekit.objects.meta import Key, key_of
+from kubekit.request_errors import AlreadyExists, Conflict, Forbidden, NotFound
 from muster.client.models import reader_job, short_lived_pod
 from muster.client.models.catalog import PublishedModel
 from muster.contract import exported_models

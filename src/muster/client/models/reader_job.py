@@ -3,17 +3,21 @@
 On the local cluster the node sees the volumes of pods and publishes models by itself. Elsewhere
 only a pod can mount a volume: so a batch Job with Muster's image mounts the one volume that has the
 directory, for reading, and prints the versions. It is a Job and not a bare pod because the cluster
-itself removes a Job whose time is over, also if whoever started it has died meanwhile.
+itself removes a Job whose time is over, even if whoever started it has died. The
+image is that of the installation.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import MusterError, UsageError
-from kubekit.objects.meta import key_of
+from kubekit.objects.kinds import CLUSTER_ROLE_BINDINGS, DEPLOYMENTS
+from kubekit.objects.meta import Key, key_of
+from kubekit.request_errors import Forbidden, NotFound
 from muster.client.models import runner_pod
 from muster.contract.exported_models import MODEL_DIR, MODEL_NAME, Maker, directory_of
 from muster.jobs import names
@@ -21,7 +25,9 @@ from muster.jobs import names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kubekit.client.client import Client
     from kubekit.objects.meta import Raw
+
 
 CONTAINER = "reader"
 LABEL = "muster.dev/model-reader"
@@ -194,3 +200,37 @@ def _container(place: Place, image: str) -> Raw:
             "readOnlyRootFilesystem": True,
         },
     }
+
+
+_COMPONENTS = ("muster-scheduler", "muster-operator")
+"""The names of Deployments, service accounts and ClusterRoleBindings of an installation."""
+
+
+async def reader_image(client: Client, named: str = "", *, default: str = "") -> str:
+    """The image that the user has named, else that of the installation, else the default."""
+    image = named or await _installed_image(client) or default
+    if not image:
+        raise UsageError(
+            "the image of Muster is not known, and only a pod with it can read the volume",
+            hint="Name it, the one that `muster install` was given: `arena models read JOB --image "
+            "IMAGE`, or `muster dashboard --reader-image IMAGE`.",
+        )
+    return image
+
+
+async def _installed_image(client: Client) -> str:
+    """The image of the installation; empty if there is none, or if the user may not look for it.
+
+    Anybody can give a Deployment Muster's name and labels in their own namespace, and the
+    reader runs with the user's rights. Only administrators write ClusterRoleBindings, so these
+    say in which namespace Muster is.
+    """
+    for name in _COMPONENTS:
+        with contextlib.suppress(Forbidden, NotFound):
+            binding = await client.get(CLUSTER_ROLE_BINDINGS, Key("", name))
+            for subject in binding.get("subjects") or ():
+                if subject["kind"] == "ServiceAccount" and subject["name"] == name:
+                    found = await client.get(DEPLOYMENTS, Key(subject["namespace"], name))
+                    containers = found["spec"]["template"]["spec"]["containers"]
+                    return str(containers[0].get("image", ""))
+    return ""

@@ -1,7 +1,7 @@
 """The pod in which a model is used: the image, environment and volumes of the job that made it.
 
 Models and their libraries belong to the job, so nothing of them is loaded anywhere else. The pod
-mounts volumes for reading only, gets no token of its own, requests no GPU, and ends by itself.
+mounts volumes for reading only, gets no token, requests no GPU, and ends by itself.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kubekit.errors import MusterError
 from muster.contract.exported_models import MODEL, MODEL_DIR
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.build.pod_templates import escape_literal
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.parse import parse_job
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubekit.errors import ApiError, ConfigError, NotFound, UsageError
+from kubekit.errors import ConfigError, UsageError
 from kubekit.objects import yaml_reader
 from kubekit.objects.kinds import PRIORITY_CLASSES
 from kubekit.objects.meta import Key
+from kubekit.request_errors import ApiError, NotFound
 from muster.client import config_file
-from muster.client.submit import workspace
+from muster.client.submit import job_directories
 from muster.client.target import user_name
 from muster.jobs.build.code_sync import local_path
 from muster.jobs.build.flags import Site, Submission, TensorFlow
@@ -113,9 +114,9 @@ def make_site(args: Submission, home: Home, *, local: bool) -> Site:
     files = config_files(args)
     if not local:
         return Site(logs=f"/arena_logs/{folder}", files=files)
-    own = workspace.find_workspace(args)
+    own = job_directories.find_workspace(args)
     # A file that the job sees at its own path anyway must not hide the rest of its directory.
-    files = tuple(row for row in files if not workspace.shows(own, *row))
+    files = tuple(row for row in files if not job_directories.shows(own, *row))
     return Site(True, str(home.logs / folder), files, own)
 
 

@@ -13,16 +13,17 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from kubekit.errors import InvalidJob, UsageError, no_such
+from kubekit.errors import UsageError, no_such
 from kubekit.objects import yaml_reader
 from kubekit.objects.meta import object_name
 from muster.client import config_file
 from muster.client.manifests import reader
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
+from muster.contract.job_fields import InvalidJob
+from muster.contract.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 from muster.jobs import parse, unknown_fields
 from muster.jobs.build.flags import BY_TYPE, Flag, Submission, flags_of
 from muster.jobs.build.job_manifest import Bundle
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -265,8 +266,8 @@ def _text(where: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if value is None:
-        raise UsageError(f"{where} is empty", hint="Leave it out, or write '' for an empty text.")
-    raise UsageError(f"{where} is {value!r}; write one text")
+        raise UsageError(f"{where} is empty", hint="Leave it out, or write '' for an empty string.")
+    raise UsageError(f"{where} is {value!r}; write one string")
 
 
 def set_field(document: Raw, change: str, *, typed: bool) -> None:

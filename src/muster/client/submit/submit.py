@@ -2,27 +2,33 @@
 
 A caller parses what its user gave (`FlagsJob` or `ManifestJob`), says where the job goes
 (`ChosenCluster` or `OpenConnection`), and `submit` returns what happened. The job is built and
-checked before a cluster is contacted or started. It is created whole or not at all.
+checked before a cluster is contacted or started. It is created whole or not at all. Its model is
+registered in MLflow, over the REST API, when the job exists: it trains even if that fails.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kubekit.errors import ApiError, Forbidden, InvalidJob, MusterError, Unreachable
-from kubekit.objects import limits
+from kubekit.errors import ConfigError, MusterError
+from kubekit.objects import enforced_limits
 from kubekit.objects.kinds import PERSISTENT_VOLUME_CLAIMS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import ApiError, Forbidden, Unreachable
 from muster.client import ignore
 from muster.client.home import Home
-from muster.client.jobs.limits import unenforced_limits
-from muster.client.submit import defaults, mlflow, workspace
+from muster.client.jobs.usage import unenforced_limits
+from muster.client.submit import defaults, job_directories
 from muster.client.submit.transaction import Submitted, Transaction, submission_record
 from muster.client.submit.user_role import with_role
-from muster.client.target import find_cluster, no_cluster, start_cluster
+from muster.client.target import no_cluster, start_cluster
+from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from muster.jobs.build import job_manifest
 from muster.jobs.build.roles import flags_without_effect
@@ -40,8 +46,10 @@ if TYPE_CHECKING:
     Completion = Callable[[BlockingClient, Bundle, str], Bundle]
     """From the objects of a job and its namespace to the objects that are created."""
 
+
 DryRun = Literal["none", "client", "server"]
 """client: build and check without a cluster. server: the cluster checks and stores nothing."""
+_MLFLOW_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class ChosenCluster:
     def of(
         cls, target: Target, announce: Callable[[Cluster], None] = lambda cluster: None
     ) -> ChosenCluster:
-        return cls(target, find_cluster(target), announce)
+        return cls(target, target.find(), announce)
 
     @property
     def is_local(self) -> bool:
@@ -211,13 +219,13 @@ def _prepare(
         given = {"python": wanted.interpreter} | given
     flags = wanted.kind(**defaults.with_defaults(wanted.kind, given))
     if flags.model_name:
-        mlflow.check()
+        mlflow_address()
     if local:
-        flags = workspace.resolve(flags, home)
+        flags = job_directories.resolve(flags, home)
     bundle = job_manifest.bundle(flags, defaults.make_site(flags, home, local=local))
     notes = flags_without_effect(flags)
     if local or wanted.has_directory:
-        notes += workspace.notes(flags, local=local)
+        notes += job_directories.notes(flags, local=local)
     return _PreparedJob(bundle, flags, tuple(notes), wanted.complete)
 
 
@@ -246,14 +254,14 @@ def _with_warnings(result: SubmitResult, client: BlockingClient, *, local: bool)
         missing = tuple(missing_volumes(client, result.job, result.namespace, local=local))
     except (ApiError, Unreachable):
         return result  # an error here would hide that the job was created
-    words = limits.in_words(unenforced) if unenforced else ""
+    words = enforced_limits.in_words(unenforced) if unenforced else ""
     return replace(result, unenforced=words, missing_volumes=missing)
 
 
 def _with_model(result: SubmitResult, flags: Submission) -> SubmitResult:
     """The result after the job's model was registered."""
     try:
-        version = mlflow.register(flags.model_name, flags.model_source)
+        version = register_in_mlflow(flags.model_name, flags.model_source)
     except MusterError as error:
         return replace(result, model_error=error)
     return replace(result, model_version=f"{flags.model_name}/{version}")
@@ -302,3 +310,53 @@ def _lacks_claim(client: BlockingClient, claim: Key) -> bool:
         return client.find(PERSISTENT_VOLUME_CLAIMS, claim) is None
     except ApiError:
         return False  # the user may not read claims: the pods' reason will say it
+
+
+def mlflow_address() -> str:
+    """The address of MLflow's tracking server; an error if none is configured."""
+    address = os.environ.get("MLFLOW_TRACKING_URI", "").rstrip("/")
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(
+            "--model-name needs an MLflow server",
+            hint="Set MLFLOW_TRACKING_URI to its address, http://…",
+        )
+    return address
+
+
+def register_in_mlflow(name: str, source: str) -> str:
+    """Create a version of the model, and the model itself if it is new; returns the version."""
+    address = mlflow_address()
+    _post(address, "registered-models/create", {"name": name}, exists_ok=True)
+    version = _post(
+        address, "model-versions/create", {"name": name, "source": source, "run_id": ""}
+    )
+    return str((version.get("model_version") or {}).get("version", ""))
+
+
+def _post(address: str, path: str, body: dict[str, str], *, exists_ok: bool = False) -> Any:
+    import urllib.error  # slow to import, and few jobs have a model
+    import urllib.request
+
+    request = urllib.request.Request(
+        f"{address}/api/2.0/mlflow/{path}",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", **_mlflow_credentials()},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_MLFLOW_SECONDS) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        reply = error.read().decode(errors="replace")
+        if exists_ok and "RESOURCE_ALREADY_EXISTS" in reply:
+            return {}
+        raise MusterError(f"MLflow refused {path}: {error.code} {reply[:200]}") from None
+    except (OSError, ValueError) as error:
+        raise MusterError(f"MLflow at {address} does not answer: {error}") from None
+
+
+def _mlflow_credentials() -> dict[str, str]:
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
+    if not user:
+        return {}
+    word = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}"
+    return {"Authorization": f"Basic {base64.b64encode(word.encode()).decode()}"}

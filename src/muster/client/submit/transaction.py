@@ -20,14 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kubekit.client import request
-from kubekit.errors import (
-    AlreadyExists,
-    ApiError,
-    Forbidden,
-    MusterError,
-    NotFound,
-    ServerError,
-)
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -39,13 +32,13 @@ from kubekit.objects.kinds import (
     Kind,
 )
 from kubekit.objects.meta import Key, Raw, object_name
+from kubekit.request_errors import AlreadyExists, ApiError, Forbidden, NotFound, ServerError
 from muster.client import ignore
 from muster.client.interrupts import Interrupts
 from muster.client.manifests import yaml_writer
 from muster.client.manifests.apply import send_strictly
 from muster.client.manifests.served_kinds import ServedKinds
-from muster.contract.job_resources import JOB_KINDS
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME, JOB_KINDS
 
 if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
@@ -151,7 +144,7 @@ class Transaction:
     def _refuse_taken_name(self, kind: Kind[Raw], name: str) -> None:
         """Refuse a name that a job of any kind has: verbs find a job by its name alone."""
         for other in (kind, *(row for row in JOB_KINDS if row.kind != kind.kind)):
-            with suppress(Forbidden):  # a kind that the user may not read is no obstacle
+            with suppress(Forbidden):  # a kind that the user may not read does not matter
                 if self._client.find(other, Key(self._namespace, name)):
                     raise _name_taken(other, name)
 

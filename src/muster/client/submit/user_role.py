@@ -6,8 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from kubekit.errors import Forbidden
-from muster.contract.job_resources import JOB_KINDS
+from kubekit.request_errors import Forbidden
+from muster.contract.job_kinds import JOB_KINDS
 
 if TYPE_CHECKING:
     from kubekit.rights import Rule

@@ -19,7 +19,7 @@ import yaml
 
 from kubekit.objects import yaml_reader
 from muster.contract.crds import job_definitions
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw

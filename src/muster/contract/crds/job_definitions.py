@@ -1,6 +1,7 @@
 """The CRDs of the four kinds of jobs, built from the table of their fields.
 
-They are built instead of stored: `v1` and the five older versions differ in a few defaults only.
+They are built instead of stored: `v1` and the five older versions differ in a few defaults only,
+and only `v1`, in which jobs are stored and the operator writes, describes the fields of a status.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.contract.job_fields import PRESERVE, SPEC_FIELDS, STATUS_FIELDS
-from muster.contract.job_resources import JAXJOBS, MPIJOBS, PYTORCHJOBS, TFJOBS
+from muster.contract.job_kinds import JAXJOBS, MPIJOBS, PYTORCHJOBS, TFJOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +96,7 @@ def _version(definition: _Definition, name: str, defaults: Raw) -> Raw:
         "name": name,
         "served": True,
         "storage": name == "v1",
-        "schema": {"openAPIV3Schema": _schema(definition.kind.kind, defaults)},
+        "schema": {"openAPIV3Schema": _schema(definition.kind.kind, name, defaults)},
         "subresources": {"status": {}, **({"scale": _scale(scaled)} if scaled else {})},
         "additionalPrinterColumns": [
             {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
@@ -104,12 +105,13 @@ def _version(definition: _Definition, name: str, defaults: Raw) -> Raw:
     }
 
 
-def _schema(kind: str, defaults: Raw) -> Raw:
+def _schema(kind: str, version: str, defaults: Raw) -> Raw:
     fields = dict(SPEC_FIELDS[kind])
     for name, default in defaults.items():
         # A nullable field would keep its null instead of getting the default.
         field = {key: value for key, value in fields[name].items() if key != "nullable"}
         fields[name] = {**field, "default": default}
+    of_status = STATUS_FIELDS if version == "v1" else {}
     return {
         "type": "object",
         "description": f"A {kind}: training with pods that start, run and end together.",
@@ -121,7 +123,7 @@ def _schema(kind: str, defaults: Raw) -> Raw:
                 **_part("The job as it should run.", fields),
                 "x-kubernetes-validations": _immutable_rules(),
             },
-            "status": _part("The job as it runs, written by the operator.", STATUS_FIELDS),
+            "status": _part("The job as it runs, written by the operator.", of_status),
         },
     }
 
@@ -149,7 +151,8 @@ def _immutable_rules() -> list[Raw]:
 
 
 def _part(description: str, fields: Raw) -> Raw:
-    return {"type": "object", "description": description, PRESERVE: True, "properties": fields}
+    part = {"type": "object", "description": description, PRESERVE: True}
+    return {**part, "properties": fields} if fields else part
 
 
 def _scale(field: str) -> dict[str, Any]:

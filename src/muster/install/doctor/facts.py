@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kubekit.client.request import Request
-from kubekit.errors import ApiError, Forbidden, NotFound
 from kubekit.objects.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import ApiError, Forbidden, NotFound
 from kubekit.rights import MissingRight, Right, Rule, account_name
-from muster.client.server_clock import seconds_ahead
 from muster.contract import waiting_line_format
 from muster.contract.crds import PART_OF
 from muster.contract.gang_dialects import DIALECTS
+from muster.install.existing_objects import Reader, seconds_ahead, words_for
 from muster.install.objects.values import COMPONENTS
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Facts(msgspec.Struct, frozen=True):
 
     def is_unread(self, kind: Kind[Any], key: Key | None = None) -> bool:
         """Whether the user may not list objects of a kind, or not get one of them."""
-        return _words(kind, key) in self.unread
+        return words_for(kind, key) in self.unread
 
     @property
     def server_now(self) -> datetime:
@@ -119,28 +119,6 @@ class Facts(msgspec.Struct, frozen=True):
         name = account_name(component.account)
         same = [row for row in self.components if account_name(row.account) == name]
         return f"{name} in the namespace {component.key.namespace}" if len(same) > 1 else name
-
-
-class Reader:
-    """Lists objects, and remembers what may not be listed."""
-
-    def __init__(self, client: BlockingClient) -> None:
-        self.client = client
-        self.unread: list[str] = []
-
-    def list(self, kind: Kind[Any], namespace: str = "", **selectors: Any) -> list[Any]:
-        try:
-            return list(self.client.list(kind, namespace, **selectors).items)
-        except NotFound:
-            return []
-        except Forbidden:
-            if _words(kind) not in self.unread:
-                self.unread.append(_words(kind))
-            return []
-
-
-def _words(kind: Kind[Any], key: Key | None = None) -> str:
-    return kind.resource if key is None else f"{kind.resource} {key}"
 
 
 def read(client: BlockingClient, *, local: bool) -> Facts:
@@ -214,6 +192,6 @@ def _line(client: BlockingClient, reader: Reader) -> dict[str, str]:
     try:
         found = client.find(CONFIG_MAPS, LINE)
     except Forbidden:
-        reader.unread.append(_words(CONFIG_MAPS, LINE))
+        reader.unread.append(words_for(CONFIG_MAPS, LINE))
         return {}
     return dict(found.data) if found is not None else {}

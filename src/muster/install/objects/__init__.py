@@ -1,7 +1,9 @@
 """Muster's objects on a real cluster, pure: values -> manifests.
 
-Reading order: `values` (the choices of whoever installs), `value_checks` (those that cannot work),
-`manifests` (all objects, in order), `roles` (rights as RBAC objects), `workloads` (Deployments and
-the objects around them). `muster install` applies these objects; the chart in `deploy/chart` gives
-the same ones.
+Reading order: `values` (the choices of whoever installs), `manifests` (all objects, in order),
+`roles` (rights as RBAC objects), `admission_policy` (which jobs the API server rejects). `muster
+install` applies these objects; the chart in `deploy/chart` gives the same ones.
+
+Kept apart because its 500 lines are rules in another language, which a reader looks for by name:
+`admission_policy`.
 """

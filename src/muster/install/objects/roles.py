@@ -1,22 +1,31 @@
-"""Declared rights as RBAC objects: service account, roles and bindings of one component."""
+"""Declared rights as RBAC objects: service account, roles and bindings of one component.
+
+The dashboard has no rights: it uses those of its user. An installation makes roles of what its
+users need, to be bound to them: `muster-dashboard` for readers and, in addition,
+`muster-dashboard-edit` for those who change something. A test opens the pages and makes the changes
+with exactly these rights, and compares them with the audit log of a real kube-apiserver.
+Kubernetes' own role `edit` has the second part too, with the jobs that an installation adds to it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kubekit.rights import Rights, rule
+from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, NODES, PODS
+from kubekit.rights import READ, Rights, Rule, rule
 from muster.contract import operator_rights, scheduler_rights
 from muster.contract.crds import PART_OF
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
+from muster.contract.waiting_line_format import CONFIG_MAP
 from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
-from muster.install.objects import dashboard_rights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import Raw
-    from kubekit.rights import Rule
     from muster.install.objects.values import Values
+
 
 GROUP = "rbac.authorization.k8s.io"
 AGGREGATE = f"{GROUP}/aggregate-to-"
@@ -37,9 +46,9 @@ def metadata(component: str, namespace: str = "") -> Raw:
 def rights_of(component: str, values: Values) -> Rights:
     """The rights that a component needs with these values."""
     if component == "dashboard":
-        return dashboard_rights.rights()
+        return reader_rights()
     if component == "dashboard-edit":
-        return dashboard_rights.changes()
+        return editor_rights()
     if component == "scheduler":
         return scheduler_rights.rights(values.scheduler.names)
     return operator_rights.rights()
@@ -77,16 +86,10 @@ def _granted(component: str, rules: Iterable[Rule], subject: Raw, namespace: str
     """A role and its binding: in one namespace, or in all."""
     prefix = "" if namespace else "Cluster"
     role, binding = f"{prefix}Role", f"{prefix}RoleBinding"
-    version = f"{GROUP}/v1"
     return [
+        _role(role, metadata(component, namespace), rules),
         {
-            "apiVersion": version,
-            "kind": role,
-            "metadata": metadata(component, namespace),
-            "rules": [rule.as_rbac() for rule in rules],
-        },
-        {
-            "apiVersion": version,
+            "apiVersion": f"{GROUP}/v1",
             "kind": binding,
             "metadata": metadata(component, namespace),
             "roleRef": {"apiGroup": GROUP, "kind": role, "name": f"muster-{component}"},
@@ -97,22 +100,48 @@ def _granted(component: str, rules: Iterable[Rule], subject: Raw, namespace: str
 
 def dashboard_roles() -> list[Raw]:
     """Roles of users of the dashboard; nobody has them until somebody binds them to users."""
-    rights = dashboard_rights.rights()
+    rights = reader_rights()
     edit = {"name": "muster-dashboard-edit", "labels": labels("dashboard")}
-    roles: list[tuple[str, Raw, tuple[Rule, ...]]] = [
-        ("ClusterRole", metadata("dashboard"), (*rights.served, *rights.cluster)),
-        ("ClusterRole", edit, dashboard_rights.changes().served),
-        ("Role", metadata("dashboard", LEASE_NAMESPACE), rights.leases),
-    ]
     return [
-        {
-            "apiVersion": f"{GROUP}/v1",
-            "kind": kind,
-            "metadata": meta,
-            "rules": [rule.as_rbac() for rule in rules],
-        }
-        for kind, meta, rules in roles
+        _role("ClusterRole", metadata("dashboard"), (*rights.served, *rights.cluster)),
+        _role("ClusterRole", edit, editor_rights().served),
+        _role("Role", metadata("dashboard", LEASE_NAMESPACE), rights.leases),
     ]
+
+
+def reader_rights() -> Rights:
+    """The rights of a reader, who changes nothing."""
+    return Rights(
+        served=(
+            rule(JOB_KINDS, ("get", *READ), "jobs"),
+            rule([PODS], ("get", *READ), "pods of jobs"),
+            rule([PODS], ("get",), "logs", part="log"),
+            rule([EVENTS], READ, "events and history"),
+            Rule(("metrics.k8s.io",), ("pods",), ("list",), why="curves of usage"),
+        ),
+        cluster=(rule([NODES], READ, "the map of the cluster"),),
+        # Pages watch the line; `arena get` and `arena explain` get it, with the same role.
+        leases=(Rule(("",), (CONFIG_MAPS.plural,), ("get", *READ), (CONFIG_MAP,), "the line"),),
+    )
+
+
+def editor_rights() -> Rights:
+    """The further rights of a user who submits, suspends and deletes jobs, and uses models."""
+    return Rights(
+        served=(
+            rule(JOB_KINDS, ("create", "patch", "delete"), "submit, suspend, resume and delete"),
+            rule([PODS], ("get",), "scalars of a job's TensorBoard", part="proxy"),
+            # RBAC cannot limit lists by label, so this is every ConfigMap of the namespace.
+            rule(
+                [CONFIG_MAPS],
+                ("get", *READ, "create", "patch", "delete"),
+                "models, hostfiles, and records of submitted jobs",
+            ),
+            Rule(("batch",), ("jobs",), ("create", "delete"), why="readers of models in volumes"),
+            rule([PODS], ("create", "delete"), "trying and downloading models"),
+            rule([PODS], ("create", "get"), "downloading models", part="exec"),
+        )
+    )
 
 
 USER_VERBS = {
@@ -121,17 +150,23 @@ USER_VERBS = {
 }
 
 
-def user_roles() -> list[Raw]:
-    """What Kubernetes' own roles `view`, `edit` and `admin` mean for jobs, by aggregation."""
+def user_roles(kinds: Sequence[Kind[Any]] = ()) -> list[Raw]:
+    """What Kubernetes' own roles `view`, `edit` and `admin` mean for jobs, and for these kinds, by
+    aggregation."""
     return [
-        {
-            "apiVersion": f"{GROUP}/v1",
-            "kind": "ClusterRole",
-            "metadata": {
-                "name": f"muster-{name}",
-                "labels": {**labels(), f"{AGGREGATE}{name}": "true"},
-            },
-            "rules": [rule(JOB_KINDS, verbs).as_rbac()],
-        }
+        _role(
+            "ClusterRole",
+            {"name": f"muster-{name}", "labels": {**labels(), f"{AGGREGATE}{name}": "true"}},
+            [rule(each, verbs) for each in filter(None, (JOB_KINDS, kinds))],
+        )
         for name, verbs in USER_VERBS.items()
     ]
+
+
+def _role(kind: str, meta: Raw, rules: Iterable[Rule]) -> Raw:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": kind,
+        "metadata": meta,
+        "rules": [rule.as_rbac() for rule in rules],
+    }

@@ -10,9 +10,9 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from kubekit.errors import InvalidQuantity, UsageError
+from kubekit.errors import UsageError
 from kubekit.objects.quantity import MAX_INT64 as MOST
-from kubekit.objects.quantity import parse_milli, parse_whole
+from kubekit.objects.quantity import InvalidQuantity, parse_milli, parse_whole
 from muster.contract.gang import MAX_TOPOLOGY_LABELS
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def cpu(flag: str, text: str) -> str:
 
 
 def memory(flag: str, text: str) -> str:
-    """A number of bytes as Kubernetes reads it; an empty one stays empty, and 0 is no limit."""
+    """A number of bytes as Kubernetes reads it; an empty one stays empty, and 0 means no limit."""
     if not text:
         return text
     if not _is_amount(text):
@@ -213,7 +213,7 @@ def toleration(text: str) -> Raw:
         )
     key, value, effect, operator = match.groups()
     if operator == "Exists":
-        value = ""  # Kubernetes rejects a value here; users of arena write one all the same.
+        value = ""  # Kubernetes rejects a value here; users of arena write one anyway.
     parts = {"key": key, "operator": operator, "value": value, "effect": effect}
     return {name: part for name, part in parts.items() if part}
 

@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
 from muster.contract.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
-from muster.jobs.job_kinds import JAX, MPI, PYTORCH, TENSORFLOW, JobKind
+from muster.contract.job_kinds import JAX, MPI, PYTORCH, TENSORFLOW, JobKind
 
 CHIEF_PORT, WORKER_PORT, PS_PORT = 22221, 22222, 22223
 _CLEAN_TASK_POLICY = "Pods deleted at the end: Running, All or None."
@@ -200,8 +200,8 @@ class TensorFlow(Submission):
 
     job_kind: ClassVar[JobKind] = TENSORFLOW
 
-    cpu: str = _flag("", "CPUs of each replica whose role has no flag of its own.")
-    memory: str = _flag("", "Memory of each replica whose role has no flag of its own.")
+    cpu: str = _flag("", "CPUs of each replica; a role's flag overrides it.")
+    memory: str = _flag("", "Memory of each replica; a role's flag overrides it.")
     worker_image: str = _flag("", "Image of workers, chief and evaluator.", old="--workerImage")
     ps_image: str = _flag("", "Image of the parameter servers.", old="--psImage")
     ps: int = _flag(0, "Number of parameter servers.")
@@ -286,11 +286,7 @@ def flags_of(kind: type[Submission]) -> list[Flag]:
             row.name,
             row.default,
             group=_POSITIONS[row.name][1],
-            **{"spelling": _spelling(row.name), **row.metadata},
+            **{"spelling": f"--{row.name.replace('_', '-')}", **row.metadata},
         )
         for row in rows
     ]
-
-
-def _spelling(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -1,23 +1,31 @@
 """The job itself, and everything submitted with it.
 
 `bundle` turns a submission into objects, in the order in which arena lists them. Objects other than
-the job have no owner yet; the caller adds it once the job has a UID.
+the job have no owner yet; the caller adds it once the job has a UID. A submission that no cluster
+could run is rejected, flag by flag, before anything is built; values that mean something only for a
+role or a volume are checked where that is built.
+
+TensorBoard's Deployment and Service are not part of the gang, request no resources and are owned by
+the job, so they are deleted with it. If the logs are on one node TensorBoard must run on that node:
+it then waits for the replica that writes them, and pends as long as the gang does.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from kubekit.errors import UsageError
+from muster.contract import local_cluster_names
 from muster.contract.exported_models import MODEL_DIR
-from muster.contract.gang import TOPOLOGY_ANNOTATION
+from muster.contract.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
 from muster.contract.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.jobs import names
-from muster.jobs.build import flag_values, roles, tensorboard, validation, volumes
+from muster.jobs.build import code_sync, flag_values, pod_affinity, roles, volumes
 from muster.jobs.build.flags import Mpi, PyTorch, Site, TensorFlow
-from muster.jobs.build.pod_templates import template
+from muster.jobs.build.pod_templates import escape_literal, surroundings, template
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
 
 if TYPE_CHECKING:
@@ -33,6 +41,11 @@ REQUESTED = "requestGPUsOfJobOwner"
 SUCCESS_POLICIES = ("ChiefWorker", "AllWorkers")
 TOPOLOGY_SIZE = "gpu-topology-replica"
 _SEQUENCE = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
+_TENSORBOARD_IMAGE = "tensorflow/tensorflow:2.21.0"
+_READ_FROM = "/output/training_logs"
+_PROBE_SECONDS = 2
+_CPU = ("cpu", "cpu_limit")
+_MEMORY = ("memory", "memory_limit")
 
 
 @dataclass(frozen=True)
@@ -68,7 +81,7 @@ class Bundle:
 
 def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - frozen
     """Everything that `arena submit` creates, except the record of the submission."""
-    validation.validate(args)
+    _validate(args)
     present = roles.roles_of(args)
     labels = _labels(args)
     metadata: Raw = {"name": args.name, "labels": labels, "annotations": _annotations(args)}
@@ -84,7 +97,7 @@ def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - fro
     }
     companions = [
         *volumes.config_maps(args, site),
-        *tensorboard.objects(args, site, labels, roles.writer(args, present)),
+        *_tensorboard(args, site, labels, roles.writer(args, present)),
     ]
     return Bundle(job, tuple(companions))
 
@@ -102,7 +115,9 @@ def _spec(args: Submission, site: Site, present: list[Role], labels: dict[str, s
             spec["nprocPerNode"] = args.nproc_per_node
         case _:
             pass
-    pods = labels | (_topology(args) if isinstance(args, Mpi) and args.gputopology else {})
+    pods = labels
+    if isinstance(args, Mpi) and args.gputopology:
+        pods = labels | {"gpu-topology": args.name, TOPOLOGY_SIZE: str(args.workers)}
     gang = {NAME_LABEL: f"{args.type}-{args.name}", MIN_LABEL: str(members)} if args.is_gang else {}
     spec[args.job_kind.replicas_field] = {
         role.name: _replica(args, site, role, pods | (gang if role.member else {}))
@@ -121,10 +136,6 @@ def _replica(args: Submission, site: Site, role: Role, labels: dict[str, str]) -
         "restartPolicy": role.restart,
         "template": template(args, site, role, metadata),
     }
-
-
-def _topology(args: Mpi) -> dict[str, str]:
-    return {"gpu-topology": args.name, TOPOLOGY_SIZE: str(args.workers)}
 
 
 def _labels(args: Submission) -> dict[str, str]:
@@ -183,3 +194,167 @@ def _run_policy(args: Submission, members: int) -> Raw:
 def _success_policy(args: TensorFlow) -> str:
     text, complaint = args.success_policy, f"unsupported successPolicy {args.success_policy}"
     return flag_values.choice("--success-policy", text, SUCCESS_POLICIES, complaint)
+
+
+def _tensorboard(args: Submission, site: Site, labels: dict[str, str], writer: str) -> list[Raw]:
+    """The Service and the Deployment; nothing without `--tensorboard`."""
+    if not args.tensorboard:
+        return []
+    name = names.tensorboard(args.name)
+    selector = {"app": args.type, "release": args.name, **names.TENSORBOARD_LABEL}
+    metadata = {"name": name, "labels": {**labels, **selector}}
+    port = {
+        "name": "tensorboard",
+        "port": names.TENSORBOARD_PORT,
+        "targetPort": names.TENSORBOARD_PORT,
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"type": "NodePort", "selector": selector, "ports": [port]},
+    }
+    template = {
+        "metadata": {"labels": metadata["labels"]},
+        "spec": _tensorboard_pod(args, site, writer),
+    }
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"replicas": 1, "selector": {"matchLabels": selector}, "template": template},
+    }
+    return [service, deployment]
+
+
+def _tensorboard_pod(args: Submission, site: Site, writer: str) -> Raw:
+    mounted = [
+        row._replace(mount={**row.mount, "mountPath": _READ_FROM})
+        for row in volumes.logs(args, site)
+    ]
+    logdir = _READ_FROM if mounted else args.logdir
+    data = mounted or [*volumes.claims(args), *volumes.host_directories(args)]
+    pod_volumes, mounts = volumes.split([*data, *volumes.programs(site)])
+    container: Raw = {
+        "name": "tensorboard",
+        "image": args.tensorboard_image or _TENSORBOARD_IMAGE,
+        "imagePullPolicy": args.image_pull_policy,
+        "command": ["tensorboard", "--logdir", logdir, "--host", "0.0.0.0"],
+        # Otherwise NVIDIA's runtime could show it all GPUs of the node.
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}, *_search_path(site)],
+        "ports": [{"name": "tensorboard", "containerPort": names.TENSORBOARD_PORT}],
+        # `arena get` then shows its last words, for example that a package is missing.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        # It loads for seconds before it opens its port.
+        "readinessProbe": {
+            "tcpSocket": {"port": names.TENSORBOARD_PORT},
+            "periodSeconds": _PROBE_SECONDS,
+        },
+        "volumeMounts": [{**mount, "readOnly": True} for mount in mounts],
+    }
+    shared = volumes.shared_logs(args, site)
+    spec: Raw = {
+        **surroundings(args),
+        "affinity": {} if shared else pod_affinity.on_node_of(args.name, writer, 0),
+        "volumes": pod_volumes,
+        "containers": [{key: value for key, value in container.items() if value}],
+    }
+    return {key: value for key, value in spec.items() if value}
+
+
+def _search_path(site: Site) -> list[Raw]:
+    """PATH on the user's machine: the user's own TensorBoard, else the one of Muster."""
+    path = dict(site.workspace.variables).get("PATH")
+    if not path:
+        return []
+    path = f"{path}:{local_cluster_names.LAST_PROGRAMS}"
+    return [{"name": "PATH", "value": escape_literal(path)}]
+
+
+def _validate(args: Submission) -> None:
+    """Raise UsageError for the first invalid flag."""
+    flag_values.job_name(args.name)
+    _numbers(args)
+    if not "".join(args.command).strip():
+        raise UsageError(
+            "the training command is missing",
+            hint='Add it at the end: arena submit … "python train.py"',
+        )
+    if not args.shell.strip():
+        raise UsageError("--shell is empty", hint="For example --shell=bash")
+    if not args.directory.startswith("/"):
+        raise flag_values.wrong(
+            "--working-dir", args.directory, "Write --working-dir=/absolute/path"
+        )
+    if "://" not in args.logdir:  # TensorBoard reads hdfs://… and the like itself
+        flag_values.path("--logdir", args.logdir, "Write --logdir=/absolute/path")
+    _words(args)
+    _amounts(args)
+    _model(args)
+    code_sync.check(args)
+    if isinstance(args, PyTorch) and args.nproc_per_node:
+        _processes(args.nproc_per_node)
+
+
+def _given_flags(args: Submission, *endings: str) -> Iterator[tuple[str, str]]:
+    """Every field with one of these endings, and its flag."""
+    for field in fields(args):
+        if field.name.endswith(endings):
+            yield field.name, f"--{field.name.replace('_', '-')}"
+
+
+def _numbers(args: Submission) -> None:
+    for field, flag in _given_flags(args, ""):  # every field ends with ""
+        number = getattr(args, field)
+        if not isinstance(number, int):
+            continue
+        if field.endswith("_port"):
+            if not 0 <= number < 65536:
+                raise UsageError(f"{flag} is invalid", hint="Write a port between 1 and 65535.")
+        elif field == "workers" and number < 1:
+            raise UsageError("--workers must be at least 1")
+        elif number < 0:
+            raise UsageError(f"{flag} is invalid: it cannot be negative")
+        elif number > flag_values.MAX_INT32:
+            raise flag_values.wrong(flag, str(number), f"It is at most {flag_values.MAX_INT32}.")
+
+
+def _words(args: Submission) -> None:
+    for field, flag in _given_flags(args, "image", "scheduler"):
+        flag_values.one_word(flag, getattr(args, field))
+    flag_values.label_keys("--topology", args.topology)
+    annotations = flag_values.keyed("--annotation", args.annotation)
+    for name in (TOPOLOGY_ANNOTATION, PREFERRED_TOPOLOGY_ANNOTATION):
+        flag_values.label_keys(f"--annotation={name}", annotations.get(name, ""))
+    for field, flag in _given_flags(args, "selector"):
+        flag_values.labels(flag, getattr(args, field))
+
+
+def _amounts(args: Submission) -> None:
+    for field, flag in _given_flags(args, *_CPU):
+        flag_values.cpu(flag, getattr(args, field))
+    for field, flag in _given_flags(args, *_MEMORY):
+        flag_values.memory(flag, getattr(args, field))
+    for field, flag in _given_flags(args, "_limit"):
+        limit = getattr(args, field)
+        own = field.removesuffix("_limit")
+        name = own if getattr(args, own) else own.rpartition("_")[2]  # --ps-cpu, else --cpu
+        request = getattr(args, name)
+        if request and limit and flag_values.less(limit, request):
+            hint = f"It is less than --{name.replace('_', '-')}={request}"
+            raise flag_values.wrong(flag, limit, hint)
+
+
+def _model(args: Submission) -> None:
+    if args.model_name and not args.model_source:
+        raise UsageError(
+            "--model-source must be set when --model-name is set",
+            hint="For example --model-source=pvc://models/mnist",
+        )
+
+
+def _processes(text: str) -> None:
+    if text not in ("auto", "cpu", "gpu") and not (
+        text.isdecimal() and 0 < int(text) <= flag_values.MAX_INT32
+    ):
+        raise flag_values.wrong("--nproc-per-node", text, "Write auto, cpu, gpu or a number.")

@@ -1,7 +1,7 @@
 """Changing the number of replicas of a job, with all fields that `submit` derived from the old one.
 
 A gang that needed all its members needs all members of the new size. The choices of a person (a
-smaller minimum, a variable of their own) stay: a field changes only if it has the value that the
+smaller minimum, their own variable) stay: a field changes only if it has the value that the
 old number gives.
 """
 

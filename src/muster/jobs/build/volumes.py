@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOGS = "training-logs-volume"
 _CONFIG_LIMIT = 1 << 20
 _MOUNT_HINT = (
-    "--data, --data-dir, --config-file, --logdir and code sync each need a path of their own."
+    "--data, --data-dir, --config-file, --logdir and code sync must each have a different path."
 )
 
 
@@ -124,7 +124,7 @@ def model_directory(args: Submission, site: Site) -> str:
         directory = _source_directory(args)
         if args.model_source and not (directory or args.model_name):
             raise UsageError(
-                f"--model-source {args.model_source} is in no claim that the job mounts",
+                f"--model-source {args.model_source} is not in a claim that the job mounts",
                 hint="For example --data=models:/models --model-source=pvc://models/mnist",
             )
         return directory
@@ -132,7 +132,8 @@ def model_directory(args: Submission, site: Site) -> str:
     path = flag_values.path("--model-dir", args.model_dir, hint)
     if not any(below(path, folder) for folder in (*mount_paths(args), *site.workspace.directories)):
         raise UsageError(
-            f"--model-dir {path} is in no volume of the job, so nobody else can see it", hint=hint
+            f"--model-dir {path} is not in a volume of the job, so nobody else can see it",
+            hint=hint,
         )
     return posixpath.normpath(path)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.annotation_values import read_integer
-from muster.jobs.fields import Section
+from muster.contract.job_fields import InvalidJob
+from muster.jobs.field_reader import Section
 from muster.jobs.job import Mpi
 from muster.jobs.names import NVIDIA_GPU
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubekit.errors import InvalidJob
-from muster.jobs.fields import MAX_INT32, Section
+from muster.contract.job_fields import InvalidJob
+from muster.jobs.field_reader import MAX_INT32, Section
 
 if TYPE_CHECKING:
     from muster.jobs.job import Job

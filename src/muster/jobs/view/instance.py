@@ -8,8 +8,8 @@ import msgspec
 
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.status_column import status_column
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs import names
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_state import Crash, crash_of, replica_index, why_not_running
 
 if TYPE_CHECKING:

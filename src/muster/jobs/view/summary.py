@@ -11,24 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.conditions import FILES_DISCARDED
 from kubekit.objects.meta import Key, Raw, find_condition, read_timestamp, shifted
-from muster.jobs import log_tail, names, parse
+from muster.contract.job_fields import InvalidJob
+from muster.jobs import names, parse
 from muster.jobs.job_state import (
     FAILED,
     PENDING,
-    RESTARTING,
     SUCCEEDED,
     SUSPENDED,
-    Failure,
-    read_failure,
-    read_restart,
+    crash_of,
     replica_index,
     state_of,
 )
 from muster.jobs.job_status import decode_status
-from muster.jobs.view.finished_job import is_settling, left_pods, replica_ends
+from muster.jobs.pod_status import any_running
 from muster.jobs.view.instance import (
     Instance,
     gpus,
@@ -37,13 +34,14 @@ from muster.jobs.view.instance import (
     order,
     pods_of_job,
 )
+from muster.jobs.view.units import named_or_counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kubekit.objects.core import Pod
     from muster.jobs.job import Job, ReplicaSpec
-    from muster.jobs.job_status import FailedAttempt, JobStatus, StoppedPods
+    from muster.jobs.job_status import Ending, FailedAttempt, JobStatus, StoppedPods
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""
@@ -70,10 +68,12 @@ class JobSummary(msgspec.Struct, frozen=True):
     """GPUs of all its replicas, whether or not their pods exist."""
     lead: str = ""
     """The instance whose log is the job's, in words, whether or not it exists."""
+    short_reason: str = ""
+    """Of a failed job: the reason without a line of the log, and without a full stop."""
     last_lines: tuple[str, ...] = ()
     """Of a failed job: the end of the log of the pod that failed."""
-    failed_pod: str = ""
-    """Of a failed job: the name of the pod that failed first, if that is known."""
+    ending: Ending | None = None
+    """The end of a replica that the reason is about, if the status has it."""
     failed_attempt: FailedAttempt | None = None
     """Of a failed job: the attempt that failed, if the operator recorded it."""
     next_try: datetime | None = None
@@ -115,6 +115,11 @@ class JobSummary(msgspec.Struct, frozen=True):
         return self.status in (SUCCEEDED, FAILED)
 
     @property
+    def failed_pod(self) -> str:
+        """Of a failed job: the name of the pod that failed first, if that is known."""
+        return self.ending.pod if self.status == FAILED and self.ending is not None else ""
+
+    @property
     def because(self) -> str:
         """The reason as the end of a sentence about the job; empty if there is none."""
         return f": {self.reason}" if self.reason else ""
@@ -122,9 +127,7 @@ class JobSummary(msgspec.Struct, frozen=True):
     @property
     def headline(self) -> str:
         """The reason, for views that also print `last_lines`: without a line of these."""
-        if not self.last_lines:
-            return self.reason
-        return self.reason.removesuffix(f": {log_tail.telling_line(self.last_lines)}") + "."
+        return f"{self.short_reason}." if self.last_lines else self.reason
 
     @property
     def cause(self) -> str:
@@ -187,12 +190,10 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     leading = _leading(job, own_pods)
     status = decode_status(raw.get("status"))
     job_state = state_of(status, own_pods)
-    state, message = job_state.word, job_state.reason
-    failure = read_failure(message, key.name) if state == FAILED else Failure(message)
-    reason = read_restart(failure.reason, key.name) if state == RESTARTING else failure.reason
+    state, reason = job_state.word, job_state.reason
     created = read_timestamp(meta.get("creationTimestamp"))
     if state == SUSPENDED:
-        reason = f"{reason.removesuffix('.')}; `arena resume {key.name}` starts it again"
+        reason = f"{kind} {key.name} is suspended; `arena resume {key.name}` starts it again"
     if now is not None and created is not None and not own_pods:
         reason = reason or _unseen(status, (now - created).total_seconds())
     return JobSummary(
@@ -209,8 +210,9 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         reason=problem if problem and state != SUCCEEDED else reason,
         requested_gpus=_requested(job, own_pods),
         lead=_lead(job),
-        last_lines=failure.last_lines,
-        failed_pod=failure.pod,
+        short_reason=job_state.short_reason,
+        last_lines=job_state.last_lines,
+        ending=job_state.ending if state == FAILED or not problem else None,
         failed_attempt=status.failed_attempt if state == FAILED else None,
         next_try=job_state.next_try,
         restarts=status.restarts - status.unstarted - status.restarts_to_come(own_pods),
@@ -332,3 +334,53 @@ def _priority(job: Job | None, pods: Sequence[Pod]) -> str:
         return ""
     declared = (str(spec.spec.get("priorityClassName") or "") for spec in job.replica_specs)
     return next((name for name in declared if name), job.policy.scheduling.priority_class)
+
+
+def replica_ends(job: Job | None, status: JobStatus, pods: Sequence[Pod]) -> dict[str, int]:
+    """How the replicas of a finished job ended; complete once no pod of a succeeded job runs."""
+    deleted = (pod.metadata.deletion_timestamp for pod in pods if pod.status.phase == "Running")
+    rows = status.counts.values()
+    counts = {
+        "succeeded": sum(row.succeeded for row in rows),
+        "failed": sum(row.failed for row in rows),
+    }
+    if status.outcome != "Succeeded" or not rows or None in deleted or any(r.active for r in rows):
+        return counts
+    rest = max(0, (job.total if job is not None else 0) - sum(counts.values()))
+    stopped = min(rest, status.stopped.total if status.stopped else 0)
+    return counts | {"stopped": stopped, "not finished": rest - stopped}
+
+
+def is_settling(job: Job | None, status: JobStatus) -> bool:
+    """Whether other replicas of a succeeded job may still end by themselves, or are stopped."""
+    # With the policy None, the pods run on.
+    stops = job is not None and job.policy.clean_pod_policy != "None"
+    return stops and any(row.active for row in status.counts.values())
+
+
+def left_pods(job: Job | None, pods: Sequence[Pod]) -> str:
+    """The pods that nodes still run or restart, and why; empty if none."""
+    # With the policies Running and All, the operator deletes such pods.
+    if job is None or job.policy.clean_pod_policy != "None":
+        return ""
+    crashing = [pod.metadata.name for pod in pods if crash_of(pod) is not None]
+    running = [
+        pod.metadata.name
+        for pod in pods
+        if any_running([pod]) and pod.metadata.name not in crashing
+    ]
+    clauses = []
+    if crashing:
+        be = "is" if len(crashing) == 1 else "are"
+        clauses.append(
+            f"{named_or_counted(crashing, 'pod')} {be} still restarted after every failure"
+        )
+    if running:
+        rest = "runs and holds its room" if len(running) == 1 else "run and hold their room"
+        clauses.append(f"{named_or_counted(running, 'pod')} still {rest}")
+    if not clauses:
+        return ""
+    return (
+        f"{' and '.join(clauses)}, because the job's cleanPodPolicy is None; "
+        f"`arena delete {job.name}` ends that"
+    )

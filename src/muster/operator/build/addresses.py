@@ -1,4 +1,4 @@
-"""The host names and ports at which the replicas of a job reach each other."""
+"""The host names and ports at which replicas reach each other, and the services behind them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kubekit.objects.kinds import SERVICES
 from muster.jobs import names
-from muster.operator.build.host_ports import host_ports_of
+from muster.operator.build.host_ports import HOST_PORT_ANNOTATION, host_ports_of
+from muster.operator.build.labels import owned_manifest, replica_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from muster.jobs.job import Job
-    from muster.operator.observed_job import Observed
-    from muster.operator.settings import Settings
+    from kubekit.objects.meta import Raw
+    from muster.jobs.job import Job, Replica
+    from muster.operator.decision_types import Observed, Settings
 
 
 @dataclass(frozen=True)
@@ -68,3 +70,35 @@ class Addresses:
 
 def addresses_of(job: Job, observed: Observed, settings: Settings) -> Addresses:
     return Addresses(job, settings, host_ports_of(job, observed, settings))
+
+
+def service_manifest(job: Job, replica: Replica, hosts: Addresses) -> Raw:
+    replica_spec = job.replica_spec(replica.role)
+    main = replica_spec.main if replica_spec else {}
+    own_port = {"name": job.job_kind.port_name, "port": hosts.port(replica.role, replica.index)}
+    selector = replica_labels(job, replica)
+    manifest = owned_manifest(job, SERVICES, replica.name, selector)
+    if replica.name in hosts.host_ports:
+        manifest["metadata"]["annotations"] = {HOST_PORT_ANNOTATION: str(own_port["port"])}
+    ports = [own_port, *_other_ports(main.get("ports") or (), own_port)]
+    return {**manifest, "spec": {**headless(selector), "ports": ports}}
+
+
+def headless(selector: dict[str, str]) -> Raw:
+    """The spec of a service that gives pods host names before they are ready."""
+    return {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
+
+
+def _other_ports(container_ports: Iterable[Raw], own_port: Raw) -> list[Raw]:
+    """The container's other ports; a service may have each number once per protocol."""
+    taken = {(own_port["port"], "TCP")}
+    rows: list[Raw] = []
+    for port in container_ports:
+        number, protocol = port["containerPort"], port.get("protocol") or "TCP"
+        if port.get("name") == own_port["name"] or (number, protocol) in taken:
+            continue
+        taken.add((number, protocol))
+        default = f"port-{number}" if protocol == "TCP" else f"port-{number}-{protocol.lower()}"
+        row = {"name": port.get("name") or default, "port": number}
+        rows.append(row if protocol == "TCP" else {**row, "protocol": protocol})
+    return rows

@@ -26,8 +26,7 @@ from muster.operator.build.labels import replica_spec_of, role_of
 if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from muster.jobs.job import Job, ReplicaSpec
-    from muster.operator.observed_job import Observed
-    from muster.operator.settings import Settings
+    from muster.operator.decision_types import Observed, Settings
 
 _SAME_MARK = ("volcano", "kube-batch")
 """Both name the group in the same annotation of a pod; only the group object differs."""
@@ -50,7 +49,7 @@ def wanted_dialect(job: Job, observed: Observed, settings: Settings) -> str:
     requested = switch == "true" or job.annotation("topology")
     if switch == "false" or (not settings.gang and not requested):
         return "none"
-    # The templates declare a gang of their own: the operator adds nothing to it.
+    # The templates declare their own gang: the operator adds nothing to it.
     if any(_names_gang(spec, requested=switch == "true") for spec in job.replica_specs):
         return "declared"
     dialect = job.annotation("gang-dialect") or settings.dialect
@@ -69,7 +68,7 @@ def has_marks_of(job: Job, pod: Pod, dialect: str) -> bool:
 
 
 def gang_roles(job: Job) -> list[ReplicaSpec]:
-    """The roles that must start together; a launcher starts later and is no member."""
+    """The roles that must start together; a launcher starts later and is not a member."""
     return [spec for spec in job.replica_specs if spec.role != "Launcher"]
 
 
@@ -79,7 +78,7 @@ def _by_scheduler(job: Job, observed: Observed, settings: Settings) -> str:
     if dialect == "pdb" or _is_served(dialect, observed):
         return dialect
     # Without the dialect's CRD, a budget or labels declare the gang: they need no CRD, and a job
-    # that waited for the CRD might wait for ever.
+    # that waited for the CRD might wait forever.
     return "pdb" if dialect == "kube-batch" else "labels"
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from kubekit.errors import InvalidQuantity
 from kubekit.objects import quantity
+from kubekit.objects.quantity import InvalidQuantity
 from muster.contract.gang import (
     HOLD_ANNOTATION,
     LATE_ANNOTATION,
@@ -28,9 +28,9 @@ from muster.contract.gang_dialects import (
     PREEMPTABLE_MARK,
     dialect_of_scheduler,
 )
-from muster.operator.action_types import EmitEvent
 from muster.operator.build.dialect_choice import dialect_of, gang_roles, wanted_dialect
 from muster.operator.build.labels import job_selector, owned_manifest
+from muster.operator.decision_types import EmitEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica, ReplicaSpec
-    from muster.operator.observed_job import Observed
-    from muster.operator.settings import Settings
+    from muster.operator.decision_types import Observed, Settings
 
 
 TOPOLOGY_WITHOUT_GANG = EmitEvent(

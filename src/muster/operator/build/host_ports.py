@@ -1,6 +1,6 @@
 """Choosing and recording a port for every replica on the host's network.
 
-Two replicas on one node cannot listen on the same port, so every replica has a port of its own. Its
+Two replicas on one node cannot listen on the same port, so every replica has its own port. Its
 service records the port, and an annotation tells it from an ordinary container port. Services are
 created before pods, so all pods are configured with the same ports.
 """
@@ -11,16 +11,17 @@ import zlib
 from typing import TYPE_CHECKING
 
 from kubekit.objects.kinds import SERVICES
-from muster.operator.action_types import Create, Patch
+from muster.operator.decision_types import Create, Patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.jobs.job import Job, Replica
-    from muster.operator.action_types import Action
-    from muster.operator.observed_job import Observed
-    from muster.operator.settings import Settings
+    from muster.operator.decision_types import Action, Observed, Settings
 
+HOST_PORTS = range(20000, 30000)
+"""Ports for replicas: below the node ports of services (from 30000) and the ephemeral ports of
+Linux (from 32768)."""
 HOST_PORT_ANNOTATION = "muster.dev/host-port"
 """On a service: the port chosen for its replica."""
 
@@ -94,7 +95,7 @@ def _free_port(seed: str, settings: Settings, taken: set[int]) -> int:
 
     So a decision repeated before the service exists chooses the same port again.
     """
-    ports = settings.host_ports
+    ports = settings.host_ports or HOST_PORTS
     # A hash spreads the replicas over the range, so that most find their first port free.
     start = zlib.crc32(seed.encode()) % len(ports)
     for step in range(len(ports)):

@@ -1,16 +1,17 @@
 """The end of a job: which pods stay, when the others are deleted, and the final counts.
 
-A TFJob succeeds with its chief or worker 0, a PyTorchJob with its master. The other workers usually
-run the same program and end a moment later. They get a few seconds for that, so that they end by
-themselves, keep their pods and logs, and are counted as they really ended. Until then no pod is
-deleted, as a worker may still talk to a parameter server, but for pods that wait for the next try
-after a crash: none of these is restarted. Workers that train on after that are stopped. They have
-not succeeded, and are not counted as if they had, although training-operator does so. Pods that
-only serve the others (parameter servers, workers of an MPIJob) never end by themselves: they count
-as succeeded if they ran until the end.
+A TFJob succeeds with its chief or worker 0, a PyTorchJob with its master, an MPIJob with its
+launcher, whatever the others do. The other workers usually run the same program and end a moment
+later. They get a few seconds for that, so that they end by themselves, keep their pods and logs,
+and are counted as they really ended. Until then no pod is deleted, as a worker may still talk to a
+parameter server, but for pods that wait for the next try after a crash: none of these is restarted.
+Workers that train on after that are stopped: their work is lost, so the status and an event name
+them. They have not succeeded, and are not counted as if they had, although training-operator does
+so. Pods that only serve the others (parameter servers, workers of an MPIJob) never end by
+themselves: they count as succeeded if they ran until the end.
 
 The counts of a finished job follow its pods until none is active. From then on they stay, whoever
-deletes the pods.
+deletes the pods. The message of the Succeeded condition names replicas that had failed.
 """
 
 from __future__ import annotations
@@ -19,26 +20,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from muster.jobs.job_status import ReplicaStatus
-from muster.operator.action_types import Action, DeleteJob, EmitEvent, Requeue
-from muster.operator.build.labels import replica_spec_of, role_of
-from muster.operator.decide import job_limits, missing_objects, pod_failure, unfinished
-from muster.operator.decide.gang_object import delete_group_objects, event_of_deletion
+from muster.jobs import job_sentences, pod_status
+from muster.jobs.job_sentences import replica_in_words
+from muster.jobs.job_state import crash_of
+from muster.jobs.job_status import ReplicaStatus, StoppedPods, UnfinishedReplicas
+from muster.operator.build.labels import index_of, replica_spec_of, role_of
+from muster.operator.decide import owned_objects, pod_failure, restarts
 from muster.operator.decide.job_conditions import not_terminating
-from muster.operator.frameworks import registry
+from muster.operator.decide.owned_objects import delete_group_objects, event_of_deletion
+from muster.operator.decision_types import Action, DeleteJob, EmitEvent, Requeue
+from muster.operator.frameworks import framework_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from kubekit.objects.core import Pod
-    from muster.jobs.job import Job
+    from muster.jobs.job import Job, Replica
     from muster.jobs.job_status import JobStatus
-    from muster.operator.observed_job import Observed
+    from muster.operator.decision_types import Observed
 
 LAST_SECONDS = 5.0
 """Seconds that workers of a job that succeeded have to end by themselves."""
 _TRAINING_ROLES = ("Chief", "Master", "Worker")
+_FEW = 2
+"""A replica that runs again is named after this many failures: after one it just took longer."""
+_MAX_NAMES = 100
+"""Names in the status."""
+_MAX_WORDS = 3
+"""Names in the sentence."""
 
 
 class _Pods(NamedTuple):
@@ -74,19 +84,19 @@ def clean_up(job: Job, status: JobStatus, observed: Observed, now: datetime) -> 
     if _clean_pod_policy(job, status) != "None":
         # A pod that may still end by itself keeps its host name.
         used = {p.metadata.name for p in pods.staying if p.finished or pods.seconds_left}
-        unused = missing_objects.service_names(observed) - used
+        unused = owned_objects.service_names(observed) - used
     after = _with_counts(job, status, pods, _ended_well(job, observed.pods))
     stopped = [pod for pod in pods.leaving if _may_end(job, pod)]
-    after = unfinished.record_stopped(job, after, stopped)
+    after = record_stopped(job, after, stopped)
     groups = delete_group_objects(job, observed)
     actions = [
         *groups,
-        *missing_objects.delete_pods(pods.leaving),
-        *missing_objects.delete_services(unused),
+        *owned_objects.delete_pods(pods.leaving),
+        *owned_objects.delete_services(unused),
         *([Requeue(pods.seconds_left)] if pods.seconds_left else ()),
         *_expiry(job, status, now),
     ]
-    events = [*event_of_deletion(groups), *unfinished.event_of_stopped(status, after)]
+    events = [*event_of_deletion(groups), *event_of_stopped(status, after)]
     return JobEnd(after, events, actions)
 
 
@@ -116,13 +126,13 @@ def _may_end(job: Job, pod: Pod) -> bool:
 
 def _trains(job: Job, role: str) -> bool:
     """Whether pods of the role end by themselves when their training is complete."""
-    return registry.framework_of(job).workers_end and role in _TRAINING_ROLES
+    return framework_of(job).workers_end and role in _TRAINING_ROLES
 
 
 def _is_active(pod: Pod) -> bool:
     """Whether the pod has a node that does not wait before it restarts the pod's container."""
     placed = bool(pod.spec.node_name) or pod.status.phase not in ("", "Pending")
-    return placed and not job_limits.waits_for_restart(pod)
+    return placed and not restarts.waits_for_restart(pod)
 
 
 def _with_counts(job: Job, status: JobStatus, pods: _Pods, ended_well: dict[str, int]) -> JobStatus:
@@ -165,7 +175,7 @@ def _ended_well(job: Job, pods: Sequence[Pod]) -> dict[str, int]:
 
 def _clean_pod_policy(job: Job, status: JobStatus) -> str:
     policy = job.policy.clean_pod_policy
-    if policy == "None" and (job_limits.ended_by_limit(job, status) or status.is_rejected):
+    if policy == "None" and (restarts.ended_by_limit(job, status) or status.is_rejected):
         return "Running"  # A job that exceeded a limit or can never start must not run on.
     return policy
 
@@ -190,3 +200,81 @@ def _expiry(job: Job, status: JobStatus, now: datetime) -> list[Action]:
         return []
     left = job.policy.ttl_seconds - (now - status.completion_time).total_seconds()
     return [Requeue(left)] if left > 0 else [DeleteJob()]
+
+
+def unfinished_replicas(
+    job: Job, status: JobStatus, pods: Sequence[Pod], wanted: Sequence[Replica]
+) -> UnfinishedReplicas | None:
+    """The first replica that had not finished, how it failed, and how many others had not either.
+
+    None if every replica had succeeded or was simply still running.
+    """
+    present = {pod.metadata.name: pod for pod in pods}
+    rows = ((r, _unfinished_failure(status, r, present.get(r.name))) for r in wanted)
+    failed = [(replica, text) for replica, text in rows if text]
+    if not failed:
+        return None
+    first, text = failed[0]
+    name = replica_in_words(first.role.lower(), first.index, first.name)
+    remedy = _remedy(job, first.role)
+    message = job_sentences.unfinished(name, text, len(failed) - 1, remedy)
+    return UnfinishedReplicas(tuple(row.name for row, _ in failed[:_MAX_NAMES]), message)
+
+
+def _unfinished_failure(status: JobStatus, replica: Replica, pod: Pod | None) -> str:
+    """How this replica failed, as the rest of a sentence that begins with its name."""
+    if pod is not None and pod.status.phase == "Succeeded":
+        return ""
+    if pod is not None and pod.status.phase == "Failed":
+        return f"had failed: it {pod_status.failure(pod)}"
+    crash = crash_of(pod) if pod is not None else None
+    runs = pod is not None and pod.status.phase == "Running" and not (crash and crash.waits)
+    state = "was still running" if runs else "had not finished"
+    if crash is not None:
+        return "" if runs and crash.restarts < _FEW else f"{state}: it {crash.rest_of_sentence}"
+    row = status.failures.get(f"{replica.role.lower()}-{replica.index}")
+    if row is None or (runs and row.count < _FEW) or row.last is None:
+        return ""
+    return f"{state}: {job_sentences.failed_of_late('it', row)}"
+
+
+def _remedy(job: Job, role: str) -> str:
+    """How the next job waits for replicas of this role, as the end of a sentence."""
+    if job.kind != "TFJob" or role != "Worker" or job.success_policy == "AllWorkers":
+        return ""
+    if job.chief or job.chief_role:
+        return ""  # it decides, whatever the policy
+    return "; --success-policy=AllWorkers waits for all workers"
+
+
+def record_stopped(job: Job, status: JobStatus, stopped: Sequence[Pod]) -> JobStatus:
+    """The status of a succeeded job that now stops these pods, which train."""
+    if not stopped or status.stopped is not None or not status.is_true("Succeeded"):
+        return status
+    rows = sorted(stopped, key=lambda pod: (role_of(job, pod), index_of(pod)))
+    pod_names = tuple(pod.metadata.name for pod in rows[:_MAX_NAMES])
+    count = len(rows) if len(rows) > _MAX_NAMES else 0
+    return replace(status, stopped=StoppedPods(pod_names, _stopped_in_words(job, rows), count))
+
+
+def event_of_stopped(before: JobStatus, after: JobStatus) -> list[EmitEvent]:
+    if after.stopped is None or before.stopped == after.stopped:
+        return []
+    return [EmitEvent("ReplicasStopped", after.stopped.message)]
+
+
+def _stopped_in_words(job: Job, pods: Sequence[Pod]) -> str:
+    words = [replica_in_words(role_of(job, p).lower(), index_of(p), p.metadata.name) for p in pods]
+    if len(words) > _MAX_WORDS:
+        words = [*words[: _MAX_WORDS - 1], f"{len(words) - _MAX_WORDS + 1} others"]
+    remedy = _remedy(job, role_of(job, pods[0]))
+    return job_sentences.stopped(words, _deciding_replica(job), remedy)
+
+
+def _deciding_replica(job: Job) -> str:
+    """The replica whose end was the job's; empty if it could be any."""
+    role, index = job.chief or (job.chief_role or "Worker", 0)
+    if role == "Worker" and job.kind != "TFJob":
+        return ""  # an elastic PyTorchJob succeeds with any worker
+    replica = f"worker {index}" if role == "Worker" else f"the {role.lower()}"
+    return f" ({replica} had ended)"

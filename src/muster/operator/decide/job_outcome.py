@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.jobs import names, pod_status
-from muster.jobs.job_status import COMPLETED, FailedAttempt
-from muster.operator.action_types import EmitEvent
+from muster.jobs import job_sentences, names, pod_status
+from muster.jobs.job_status import Ending, FailedAttempt, JobFailure, JobRestart
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
-from muster.operator.decide import backoff, gang_restart, job_conditions, job_limits, pod_failure
+from muster.operator.decide import job_conditions, pod_failure, restarts
+from muster.operator.decide.job_end import unfinished_replicas
 from muster.operator.decide.pod_failure import FailureAction
-from muster.operator.decide.unfinished import unfinished
-from muster.operator.frameworks import registry
+from muster.operator.decision_types import EmitEvent
+from muster.operator.frameworks import framework_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from muster.jobs.job import Job, Replica
     from muster.jobs.job_status import JobStatus
-
-_NONE_RUNS = "none of its pods runs any more"
-_NONE_SUCCEEDED = "all its pods have ended and none that decides its success succeeded."
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class _Assessor:
         self.pods = pods
         self.now = now
         self.started_before = _started(status)
-        self.framework = registry.framework_of(job)
+        self.framework = framework_of(job)
         self.events: list[EmitEvent] = []
         self.restarting: list[Pod] = []
         self.new_restarts = 0
@@ -83,7 +80,7 @@ class _Assessor:
                 replaced = []
             elif replaced or self.restarting:
                 new = [pod for pod in self.restarting if pod.metadata.uid not in replaced_before]
-                self.status = job_limits.count_earlier(self.job, self.status, new)
+                self.status = restarts.count_earlier(self.job, self.status, new)
                 leaving = {id(pod) for pod in (*replaced, *self.restarting)}
                 staying = [pod for pod in self.counted if id(pod) not in leaving]
                 # Pods that are replaced no longer count, neither as failed nor with their restarts.
@@ -105,7 +102,7 @@ class _Assessor:
 
     def _count_in_place(self, pods: Sequence[Pod]) -> list[Pod]:
         staying = job_conditions.not_terminating(pods)
-        self.status, restarted = job_limits.count_in_place(self.job, self.status, staying)
+        self.status, restarted = restarts.count_in_place(self.job, self.status, staying)
         return restarted
 
     def _has_succeeded(self) -> bool:
@@ -119,9 +116,11 @@ class _Assessor:
         return len(chiefs) >= wanted > 0 and all(pod.status.phase == "Succeeded" for pod in chiefs)
 
     def _succeed(self, wanted: Sequence[Replica]) -> None:
-        message = f"{self.job.kind} {self.job.key} {COMPLETED}"
-        rest = unfinished(self.job, self.status, self.counted, wanted)
-        self._end("Succeeded", f"{message} {rest}" if rest else message)
+        message = f"{self.job.kind} {self.job.key} successfully completed."
+        rest = unfinished_replicas(self.job, self.status, self.counted, wanted)
+        self.status = replace(self.status, unfinished=rest)
+        message = f"{message} {rest.message}" if rest is not None else message
+        self._end("Succeeded", message, message)
 
     def _fail(self, wanted: Sequence[Replica]) -> bool:
         """Fail the job if a pod failed for good, or if no pod is left that could succeed."""
@@ -130,16 +129,16 @@ class _Assessor:
             failed = [pod for pod, _ in self.failures]
         elif not failed:
             return False
-        cause = self._describe(failed) if failed else _NONE_SUCCEEDED
-        first = pod_status.first_failed(failed) if failed else None
-        self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {cause}", first)
-        return True
-
-    def _describe(self, failed: Sequence[Pod]) -> str:
+        if not failed:
+            self._end_failed(JobFailure(job_sentences.NONE_SUCCEEDED))
+            return True
         first = pod_status.first_failed(failed)
         role = role_of(self.job, first)
         count = sum(role_of(self.job, pod) == role for pod in failed)
-        return f"{count} {role} replica(s) failed. {_first_failure(first)}"
+        ending = pod_status.ending_of(first)
+        failure = JobFailure(job_sentences.REPLICAS_FAILED, ending, role, count)
+        self._end_failed(failure, first)
+        return True
 
     def _is_hopeless(self, wanted: Sequence[Replica]) -> bool:
         """Whether every pod whose success could be the job's has ended, and none is recreated."""
@@ -179,7 +178,7 @@ class _Assessor:
         between counting and deleting neither counts twice nor forgets to delete.
         """
         staying = job_conditions.not_terminating(self.counted)
-        self.status = gang_restart.record_running_gang(self.job, self.status, wanted, staying)
+        self.status = restarts.record_running_gang(self.job, self.status, wanted, staying)
         recreated = [
             (pod, action)
             for pod, action in self.failures
@@ -187,9 +186,10 @@ class _Assessor:
         ]
         if recreated:
             self._restart_failed(recreated)
-        elif broken := gang_restart.find_break(self.job, self.status, wanted, staying, restarted):
+        elif broken := restarts.find_break(self.job, self.status, wanted, staying, restarted):
             preempted = self.status.preempted if broken.failed is None else ""
-            self._report_restarting(f"it was {preempted}." if preempted else f"{broken.cause}.")
+            by_preemption = JobRestart(job_sentences.PREEMPTED, preempted=preempted)
+            self._report_restarting(by_preemption if preempted else broken.cause)
             self._restart_gang()
             if broken.failed is not None:
                 self._record_failures(self.restarting, [broken.failed])
@@ -208,12 +208,12 @@ class _Assessor:
     def _restart_failed(self, recreated: Sequence[tuple[Pod, FailureAction]]) -> None:
         failed = self.restarting = [pod for pod, _ in recreated]
         retries = sum(action is FailureAction.RETRY for _, action in recreated)
-        as_gang = gang_restart.restarts_as_gang(self.job)
+        as_gang = restarts.restarts_as_gang(self.job)
         # A gang that restarts as a whole restarts once, however many of its pods failed together.
         self.new_restarts = min(retries, 1) if as_gang else retries
-        self.status = job_limits.add_restarts(self.status, self.new_restarts)
+        self.status = restarts.add_restarts(self.status, self.new_restarts)
         # At the limit the job fails instead of restarting.
-        if not job_limits.backoff_limit_reached(self.job, self.status):
+        if not restarts.backoff_limit_reached(self.job, self.status):
             if any(self._is_launcher(pod) for pod in failed):
                 attempt = self.status.launcher_attempt + 1
                 self.status = replace(self.status, launcher_attempt=attempt)
@@ -229,22 +229,21 @@ class _Assessor:
             self._restart_gang()
         self._record_failures(self.restarting if as_gang and delayed else delayed, delayed)
 
-    def _cause_of_restart(self, failed: Sequence[Pod], *, interrupted: bool) -> str:
-        """The pods that failed; or that the cluster ended, which is no failure of the job's own."""
+    def _cause_of_restart(self, failed: Sequence[Pod], *, interrupted: bool) -> JobRestart:
+        """The pods that failed; or that the cluster ended, which is not the job's failure."""
         first = pod_status.first_failed(failed)
         if interrupted and pod_failure.ever_started(first):
             worker = self._lost_worker(first)
-            ending = f"pod {first.metadata.name} {pod_status.interruption(first)}"
             if worker is not None:
-                ending = f"worker {worker} was deleted while the launcher ran"
-            several = f"{len(failed)} pods were interrupted. First: " if failed[1:] else ""
-            return pod_status.sentence(f"{several}{ending}")
-        role, ending = role_of(self.job, first), pod_status.failure(first)
-        cause = f"{role} replica(s) failed. First: pod {first.metadata.name} {ending}"
-        return pod_status.sentence(cause)
+                lost = Ending(names.replica(self.job.name, "Worker", worker), "worker", worker)
+                return JobRestart(job_sentences.WORKER_DELETED, lost, 1)
+            by, ending = pod_status.preemption(first), pod_status.interruption_of(first)
+            return JobRestart(job_sentences.INTERRUPTED, ending, len(failed), by)
+        ending = pod_status.brief(pod_status.ending_of(first))
+        return JobRestart(job_sentences.REPLICAS_FAILED, ending, len(failed))
 
     def _record_failures(self, delayed: Sequence[Pod], failed: Sequence[Pod]) -> None:
-        self.status = backoff.record_failures(self.job, self.status, delayed, failed, self.now)
+        self.status = restarts.record_failures(self.job, self.status, delayed, failed, self.now)
 
     def _restart_gang(self) -> None:
         """Replace all pods of the gang, and clear its record so that it breaks only once."""
@@ -257,28 +256,34 @@ class _Assessor:
     def _end_by_limit(self) -> bool:
         """End the job if it restarted too often, was active for too long or started too late."""
         job, status, failed = self.job, self.status, None
-        left = job_limits.seconds_to_deadline(job, status, self.now)
-        if job_limits.backoff_limit_reached(job, status):
+        left = restarts.seconds_to_deadline(job, status, self.now)
+        if restarts.backoff_limit_reached(job, status):
             failed = self._last_restarted()
-            cause = job_limits.limit_in_words(job, status)
-            cause = f"{cause}. {_first_failure(failed)}" if failed else cause
+            failure = JobFailure(
+                job_sentences.BACKOFF_LIMIT,
+                pod_status.ending_of(failed) if failed else None,
+                limit=str(job.policy.backoff_limit),
+                failures=status.restarts,
+            )
         elif left is not None and left <= 0:
-            cause = "it was active longer than specified deadline"
+            limit = str(job.policy.active_deadline)
+            failure = JobFailure(job_sentences.DEADLINE, limit=limit)
         elif self._is_late():
-            cause = f"it had not started after {job.annotations[names.STARTING_DEADLINE]} seconds"
+            limit = job.annotations[names.STARTING_DEADLINE]
+            failure = JobFailure(job_sentences.STARTING_DEADLINE, limit=limit)
         else:
             return False
-        self._end("Failed", f"Job {job.name} has failed because {cause}", failed)
+        self._end_failed(failure, failed)
         return True
 
     def _is_late(self) -> bool:
-        left = job_limits.seconds_to_start(self.job, self.status, self.now)
+        left = restarts.seconds_to_start(self.job, self.status, self.now)
         return left is not None and left <= 0 and not self.framework.running(self.job, self.by_role)
 
     def _last_restarted(self) -> Pod | None:
         """The pod whose restart exceeded the limit, if it still exists."""
         staying = job_conditions.not_terminating(self.counted)
-        restarted = self.restarting or [pod for pod in staying if job_limits.restarts_of_pod(pod)]
+        restarted = self.restarting or [pod for pod in staying if restarts.restarts_of_pod(pod)]
         return pod_status.first_failed(restarted) if restarted else None
 
     def _run(self, wanted: int) -> None:
@@ -295,25 +300,35 @@ class _Assessor:
             self.status = replace(self.status, preempted="")
         if self.framework.running(self.job, self.by_role):
             if complete or not self.status.is_true("Restarting"):
+                self.status = replace(self.status, restart=None)
                 self._set_condition("Running", f"{self.job.kind} {self.job.key} is running.")
         elif self.status.is_true("Running") and lost and not complete:
-            words = f"it was {self.status.preempted}" if self.status.preempted else _NONE_RUNS
-            self._report_restarting(f"{words}.")
+            by = self.status.preempted
+            code = job_sentences.PREEMPTED if by else job_sentences.NONE_RUNS
+            self._report_restarting(JobRestart(code, preempted=by))
 
-    def _report_restarting(self, cause: str) -> None:
-        message = f"job {self.job.name} is restarting because {cause}"
+    def _report_restarting(self, restart: JobRestart) -> None:
+        message = job_sentences.restart_message(self.job.name, restart)
+        self.status = replace(self.status, restart=restart)
         self._set_condition("Restarting", message)
         self._emit("Restarting", message, "Warning")
 
-    def _end(self, type_: str, message: str, failed: Pod | None = None) -> None:
-        unstarted = self.new_restarts + self.status.restarts_to_come(self.present)
-        self.status = job_conditions.finished(self.job, self.status, type_, message, self.now)
-        self.status = replace(self.status, unstarted=unstarted)
+    def _end_failed(self, failure: JobFailure, failed: Pod | None = None) -> None:
+        """Fail the job; `failed` is the pod that is to blame."""
+        self.status = replace(self.status, failure=failure)
         attempt = pod_status.failed_attempt(failed) if failed is not None else None
         if failed is not None and attempt is not None:
             record = FailedAttempt(failed.metadata.name, failed.metadata.uid, *attempt)
             self.status = replace(self.status, failed_attempt=record)
-        self._emit(type_, pod_status.split_failure(message)[0])
+        kind, key = self.job.kind, self.job.key
+        message = job_sentences.failure_message(kind, key, failure)
+        self._end("Failed", message, job_sentences.failure_message(kind, key, failure, lines=False))
+
+    def _end(self, type_: str, message: str, of_event: str) -> None:
+        unstarted = self.new_restarts + self.status.restarts_to_come(self.present)
+        self.status = job_conditions.finished(self.job, self.status, type_, message, self.now)
+        self.status = replace(self.status, unstarted=unstarted)
+        self._emit(type_, of_event)
 
     def _set_condition(self, type_: str, message: str) -> None:
         reason = f"{self.job.kind}{type_}"
@@ -335,7 +350,3 @@ def _deciding_replicas(job: Job, wanted: Sequence[Replica]) -> list[Replica]:
 def _started(status: JobStatus) -> int:
     """The pods that run or have succeeded."""
     return sum(row.active + row.succeeded for row in status.counts.values())
-
-
-def _first_failure(pod: Pod) -> str:
-    return f"First: pod {pod.metadata.name} {pod_status.failure_with_lines(pod)}"

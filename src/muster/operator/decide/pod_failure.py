@@ -1,11 +1,17 @@
-"""The consequence of a failed pod for its job: replace it, retry it, fail the job, or ignore it.
+"""The end of a pod: what it means for the job, and the event about it.
 
-A pod that the cluster ended (evicted, its node lost or shut down, rejected by the kubelet before
-any container started) is replaced whatever its restart policy, and does not count for backoffLimit.
-A pod that was evicted because it exceeded its own limit of disk has failed: it would do so again.
-A pod that exits 0 after it was asked to stop is replaced too: its training is not complete. So is
-an MPI launcher that ends because a worker was deleted: Open MPI 5 prints that it "has lost
-communication with a remote daemon", and mostly exits 0.
+A pod that failed is replaced or retried, fails the job, or is ignored. A pod that the cluster ended
+(evicted, its node lost or shut down, rejected by the kubelet before any container started) is
+replaced whatever its restart policy, and does not count for backoffLimit. A pod that was evicted
+because it exceeded its own limit of disk has failed: it would do so again. A pod that exits 0 after
+it was asked to stop is replaced too: its training is not complete. So is an MPI launcher that ends
+because a worker was deleted: Open MPI 5 prints that it "has lost communication with a remote
+daemon", and mostly exits 0.
+
+The event ExitedWithCode has training-operator's words. training-operator reports an end at every
+reconcile that sees it. Here each end is reported once: the operator remembers the reported ends of
+the pods that exist. An operator that was restarted reports them once more, with the next change of
+the job's status.
 """
 
 from __future__ import annotations
@@ -16,11 +22,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.objects.limits import is_over_own_limit
+from kubekit.objects.enforced_limits import is_over_own_limit
 from kubekit.objects.meta import condition_is_true, find_condition, shifted
 from muster.jobs import pod_status
 from muster.jobs.job_status import LauncherStart
-from muster.operator.build.labels import index_of, role_of
+from muster.operator.build.labels import index_of, replica_spec_of, role_of
+from muster.operator.decide.job_conditions import not_terminating
+from muster.operator.decision_types import EmitEvent, RecordExits, Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,12 +52,12 @@ _REJECTED_BY_KUBELET = (
     "NodePorts",
     "TopologyAffinityError",
 )
-
-
 _ELASTIC = ("horovodrun", "discover_hosts", "elastic")
 """In the command of a launcher that survives the loss of a worker."""
 _TIME_TO_NOTICE = timedelta(minutes=1)
 """An MPI launcher ends at most this long after it lost a worker."""
+_MAX_EVENTS = 8
+"""If more pods than this end with the same code at once, they share an event."""
 
 
 class FailureAction(Enum):
@@ -223,5 +231,42 @@ def _end(pod: Pod, container: str) -> ContainerTerminated | None:
 
 
 def retryable(code: int | None) -> bool:
-    """Whether a signal ended the container (codes from 128); also if the code is unknown."""
+    """Whether a signal ended the container (codes from 128), even if the code is unknown."""
     return code is None or code >= 128
+
+
+def report_exits(job: Job, pods: Sequence[Pod], reported: frozenset[str]) -> list[Report]:
+    """The events about ends that are not reported yet, and the record of all ends."""
+    ends = {row[0]: (pod, row[1]) for pod in not_terminating(pods) if (row := _last_end(job, pod))}
+    names: dict[int, list[str]] = {}
+    for key, (pod, code) in ends.items():
+        if key not in reported:
+            names.setdefault(code, []).append(f"{pod.metadata.namespace}.{pod.metadata.name}")
+    if not names:
+        return []
+    events = [event for code, rows in names.items() for event in _events(rows, code)]
+    return [*events, RecordExits(frozenset(ends))]
+
+
+def _events(names: Sequence[str], code: int) -> list[EmitEvent]:
+    if len(names) <= _MAX_EVENTS:
+        return [_event(f"Pod: {name}", code) for name in names]
+    listed = f"{', '.join(names[:_MAX_EVENTS])} and {len(names) - _MAX_EVENTS} more"
+    return [_event(f"Pods: {listed}", code)]
+
+
+def _event(subject: str, code: int) -> EmitEvent:
+    return EmitEvent("ExitedWithCode", f"{subject} exited with code {code}")
+
+
+def _last_end(job: Job, pod: Pod) -> tuple[str, int] | None:
+    """The last end of the pod's container that trains: which end it is, and the exit code."""
+    replica_spec = replica_spec_of(job, pod)
+    rows = pod.status.container_statuses
+    row = next((r for r in rows if replica_spec and r.name == replica_spec.container), None)
+    end = (row.state.terminated or row.last_state.terminated) if row else None
+    if row is None or end is None:
+        return None
+    # A container that runs again is one attempt further.
+    further = row.state.terminated is None and not row.waits_for_restart
+    return f"{pod.metadata.uid}/{row.restart_count - further}", end.exit_code

@@ -12,16 +12,15 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica
-    from muster.operator.action_types import Create
     from muster.operator.build.addresses import Addresses
-    from muster.operator.observed_job import Observed
+    from muster.operator.decision_types import Create, Observed
 
 
 class Framework:
     """The rules of one kind of job. Stateless and pure."""
 
     services = True
-    """Whether every replica has a service of its own."""
+    """Whether every replica has its own service."""
     worker_0_decides = True
     """Whether the success of worker 0 is that of a job without a chief."""
 

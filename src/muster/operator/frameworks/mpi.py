@@ -8,6 +8,8 @@ wrote the status computes the same name again, and does not create a second laun
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from kubekit.objects.kinds import (
@@ -22,19 +24,19 @@ from kubekit.objects.kinds import (
 from kubekit.objects.meta import Raw, find_condition
 from muster.jobs import names
 from muster.jobs.job import Job, Replica
-from muster.operator.action_types import Create
+from muster.operator.build.addresses import headless
 from muster.operator.build.labels import index_of, job_selector, owned_manifest, role_of
 from muster.operator.build.pods import add_environment, append, main_container
-from muster.operator.build.services import headless
-from muster.operator.frameworks import mpi_files as files
+from muster.operator.decision_types import Create
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kubekit.objects.core import Pod
     from muster.jobs.job import Mpi
     from muster.operator.build.addresses import Addresses
-    from muster.operator.observed_job import Observed
-
+    from muster.operator.decision_types import Observed
 
 CONFIG, KEYS, KUBECTL = "mpi-job-config", "mpi-job-ssh", "mpi-job-kubectl"
 # A shell runs traps only between commands, but at once while it is in `wait`.
@@ -46,6 +48,31 @@ _SSH_FILES = [
 ]
 # CUDA images set these to `all`, which shows a launcher without GPUs all GPUs of its node.
 _HIDE_GPUS = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
+DIRECTORY = "/etc/mpi"
+_KUBECTL_PATH = "/opt/kube/kubectl"
+HOSTFILE = f"{DIRECTORY}/hostfile"
+AGENT = f"{DIRECTORY}/kubexec.sh"
+_INTEL_AGENT = {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": AGENT}
+_MPICH_AGENT = {"HYDRA_LAUNCHER": "rsh", "HYDRA_LAUNCHER_EXEC": AGENT}
+_RETRY = "-o ConnectionAttempts=10"
+"""For ssh: workers may start to listen later than the launcher calls them."""
+_AGENT = """\
+#!/bin/sh
+# Called by mpirun in place of ssh: POD COMMAND…
+pod=$1
+shift
+if [ -x {kubectl} ]; then
+  exec {kubectl} exec "$pod"{container} -- /bin/sh -c "$*"
+fi
+for python in python3 python; do
+  if command -v $python >/dev/null 2>&1; then
+    exec $python {directory}/kubexec.py "$pod" "{name}" /bin/sh -c "$*"
+  fi
+done
+echo "kubexec.sh: this image has neither Python nor {kubectl};" \\
+  "start the operator with --mpi-kubectl-delivery-image" >&2
+exit 127
+"""
 
 
 class MPI(Framework):
@@ -92,7 +119,7 @@ class MPI(Framework):
         if modes:
             items = [{"key": key, "path": key, "mode": mode} for key, mode in modes.items()]
             source = {"configMap": {"name": f"{job.name}-config", "items": items}}
-            _add_volume(manifest, main, CONFIG, source, files.DIRECTORY)
+            _add_volume(manifest, main, CONFIG, source, DIRECTORY)
 
 
 def _mpi(job: Job) -> Mpi:
@@ -143,7 +170,7 @@ def _has_gpu(container: Raw) -> bool:
 
 def _complete_launcher(manifest: Raw, main: Raw, hosts: Addresses) -> None:
     job, mpi = hosts.job, _mpi(hosts.job)
-    variables = files.environment(mpi) | {"K_MPI_JOB_ROLE": "launcher"}
+    variables = environment(mpi) | {"K_MPI_JOB_ROLE": "launcher"}
     if not _has_gpu(main) and not mpi.launcher_works:
         variables |= _HIDE_GPUS
     # Variables of the template win.
@@ -189,13 +216,13 @@ def _config_files(job: Job, observed: Observed, hosts: Addresses) -> dict[str, s
         workers.insert(0, _launcher_host(job))
         ready.insert(0, _launcher_host(job))
     data = {
-        "hostfile": files.hostfile(workers, mpi.slots, mpi.implementation),
-        "discover_hosts.sh": files.discover(ready, None if mpi.ssh else mpi.slots),
+        "hostfile": hostfile(workers, mpi.slots, mpi.implementation),
+        "discover_hosts.sh": discover(ready, None if mpi.ssh else mpi.slots),
     }
     if not mpi.ssh:
         worker = job.replica_spec("Worker")
-        data["kubexec.sh"] = files.agent(worker.container if worker else "")
-        data["kubexec.py"] = files.exec_client()
+        data["kubexec.sh"] = agent(worker.container if worker else "")
+        data["kubexec.py"] = exec_client()
     return data
 
 
@@ -263,10 +290,10 @@ def _add_volume(manifest: Raw, main: Raw, name: str, source: Raw, path: str) -> 
 
 
 def _deliver_kubectl(manifest: Raw, main: Raw, job: Job, image: str) -> None:
-    folder = files.KUBECTL.rpartition("/")[0]
+    folder = _KUBECTL_PATH.rpartition("/")[0]
     _add_volume(manifest, main, KUBECTL, {"emptyDir": {}}, folder)
     amounts = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
-    mounts = {KUBECTL: folder, CONFIG: files.DIRECTORY}
+    mounts = {KUBECTL: folder, CONFIG: DIRECTORY}
     container = {
         "name": "kubectl-delivery",
         "image": image,
@@ -275,3 +302,59 @@ def _deliver_kubectl(manifest: Raw, main: Raw, job: Job, image: str) -> None:
     }
     add_environment(container, {"TARGET_DIR": folder, "NAMESPACE": job.namespace})
     append(manifest["spec"], "initContainers", container)
+
+
+def agent(container: str) -> str:
+    """The script that starts a command on a worker."""
+    option = f" --container {container}" if container else ""
+    return _AGENT.format(
+        kubectl=_KUBECTL_PATH, container=option, name=container, directory=DIRECTORY
+    )
+
+
+@cache
+def exec_client() -> str:
+    """The program with which the agent reaches a worker without kubectl; it is package data."""
+    return resources.files("muster.operator").joinpath("mpi_kubexec.py").read_text()
+
+
+def hostfile(hosts: Sequence[str], slots: int, implementation: str) -> str:
+    """One line per host, in the implementation's format."""
+    if implementation == "OpenMPI":
+        return "".join(f"{host} slots={slots}\n" for host in hosts)
+    return "".join(f"{host}:{slots}\n" for host in hosts)
+
+
+def discover(hosts: Sequence[str], slots: int | None) -> str:
+    """The script with which Elastic Horovod finds its hosts."""
+    suffix = "" if slots is None else f":{slots}"
+    return "#!/bin/sh\n" + "".join(f"echo {host}{suffix}\n" for host in hosts)
+
+
+def environment(mpi: Mpi) -> dict[str, str]:
+    """The environment variables of the launcher."""
+    if mpi.implementation == "Intel":
+        common = {"I_MPI_HYDRA_HOST_FILE": HOSTFILE, "I_MPI_PERHOST": str(mpi.slots)}
+        ssh = {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": _RETRY}
+        return common | (ssh if mpi.ssh else _INTEL_AGENT)
+    if mpi.implementation == "MPICH":
+        common, ssh = {"HYDRA_HOST_FILE": HOSTFILE}, {"HYDRA_LAUNCH_EXTRA_ARGS": _RETRY}
+        return common | (ssh if mpi.ssh else _MPICH_AGENT)
+    # Containers usually run as root, which mpirun refuses unless it is told twice.
+    common = {
+        "OMPI_MCA_orte_default_hostfile": HOSTFILE,
+        "PRTE_MCA_prte_default_hostfile": HOSTFILE,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    ssh = {
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
+        "OMPI_MCA_plm_rsh_args": _RETRY,
+        "PRTE_MCA_plm_ssh_args": _RETRY,
+        "OMPI_MCA_orte_set_default_slots": str(mpi.slots),
+    }
+    agent = {"OMPI_MCA_plm_rsh_agent": AGENT, "PRTE_MCA_plm_ssh_agent": AGENT}
+    return common | (ssh if mpi.ssh else agent | _INTEL_AGENT)

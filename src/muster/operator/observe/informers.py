@@ -17,18 +17,16 @@ import msgspec
 
 from kubekit.objects.kinds import PODS, PRIORITY_CLASSES, SERVICES, Kind
 from kubekit.objects.meta import Key, ObjectMeta, Raw, key_of
-from kubekit.watch.any_version import AnyVersionInformer
-from kubekit.watch.informer import Informer
+from kubekit.telemetry import metrics
+from kubekit.watch.informer import AnyVersionInformer, Informer
 from kubekit.watch.informer_cache import identity_of
 from muster.contract.gang_dialects import GROUP_KIND_BY_RESOURCE
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KIND_BY_NAME, JOB_KINDS
 from muster.contract.operator_rights import OWNED
 from muster.contract.pod_groups import NATIVE_POD_GROUPS
 from muster.jobs import names, pod_status
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.operator import metrics
 from muster.operator.build.host_ports import HOST_PORT_ANNOTATION
-from muster.operator.observed_job import Observed, with_deletions
+from muster.operator.decision_types import Observed, with_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from muster.operator.observe.own_writes import OwnWrites
 
 
+JOBS = metrics.counter("jobs_total", "Jobs by kind and event.", "namespace", "kind", "event")
 OWNER, _LABEL = "owner", "label"
 _KINDS = {job_kind.operator: kind for kind, job_kind in JOB_KIND_BY_NAME.items()}
 
@@ -140,6 +139,7 @@ class Informers:
         owned = own_writes.with_created(uid, PODS, self.pods.by(OWNER, uid))
         pods = [pod for pod in owned if label in _labelled(pod)]
         services = own_writes.with_created(uid, SERVICES, self.services.by(OWNER, uid))
+        writes = own_writes.read(uid)
         served = (resource for resource, informer in self.groups.items() if informer.installed)
         return Observed(
             pods=with_deletions(pods, own_writes.deleted(uid), now),
@@ -153,11 +153,11 @@ class Informers:
             leftovers=self._leftovers(label),
             served_dialects=frozenset(served),
             quota_refusal=own_writes.quota_refusal(uid),
-            blocked=own_writes.blocked(uid),
-            preemption=own_writes.preemption(uid),
-            reported_exits=own_writes.reported_exits(uid),
+            blocked=writes.blocked,
+            preemption=writes.preemption,
+            reported_exits=writes.reported_exits,
             template_rejection=own_writes.template_rejection(uid, job.generation),
-            is_new=not own_writes.has_started(uid),
+            is_new=not writes.started,
             priorities={row.metadata.name: row.value for row in self.priorities.all()},
         )
 
@@ -197,6 +197,13 @@ class Informers:
         return pod is not None and pod.finished
 
 
+def count_job_event(job: Job, reason: str) -> None:
+    """Count an event if it is about the job's state: its reason then begins with the kind."""
+    event = reason.removeprefix(job.kind)
+    if event != reason or reason == "InvalidSpec":
+        JOBS.labels(job.namespace, job.kind, event).inc()
+
+
 def undecoded(kind: Kind[Any]) -> Kind[Raw]:
     """The same resource as plain dicts."""
     return kind.read_as(cast("type[Raw]", dict))
@@ -208,7 +215,7 @@ def _job_changed(
     key = key_of(change.current)
     if change.new is None:
         own_writes.forget(change.current["metadata"]["uid"])
-        metrics.JOBS.labels(key.namespace, kind, "Deleted").inc()
+        JOBS.labels(key.namespace, kind, "Deleted").inc()
     elif change.old is not None and own_writes.is_own_write(change.old, change.new):
         return
     wake(JobRef(kind, key))
@@ -221,7 +228,7 @@ def _owned_object_changed(
     leaving = change.new is None or _metadata(current).deletion_timestamp is not None
     is_new = [own_writes.seen_by_informer(kind, uid, current, leaving=leaving) for uid in owners]
     if leaving and kind == PODS and owners and (words := pod_status.preemption(current)):
-        own_writes.record_preemption(owners[0], words)
+        own_writes.of(owners[0]).preemption = words
     if change.old is None and owners and not any(is_new):
         return  # The informer only shows what we created.
     # Both states: a label or owner that is gone may have tied the object to another job.

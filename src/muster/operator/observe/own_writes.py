@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubekit.watch.informer_cache import identity_of
-from muster.operator.settings import QUOTA_PAUSE
+from muster.operator.decide.owned_objects import QUOTA_PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ KEEP = 60.0
 
 
 @dataclass
-class _JobWrites:
+class JobWrites:
     """The entries of one job; a float is the time from which its entry is ignored."""
 
     created: dict[tuple[str, str], tuple[float, Any]] = field(default_factory=dict)
@@ -37,14 +37,19 @@ class _JobWrites:
     job: tuple[float, Raw] | None = None
     quota_refusal: tuple[float, str] = (0.0, "")
     blocked: Waiting | None = None
+    """Why an object that the job needs cannot be created."""
     template_rejection: tuple[int, str] = (0, "")
     started: bool = False
+    """Whether we have acted on this job."""
     reported_exits: frozenset[str] = frozenset()
+    """The ends of containers that events have reported."""
     preemption: str = ""
+    """By whom a pod was preempted, which may be gone before the job is reconciled."""
     valid_spec: Raw | None = None
+    """The last valid spec that we have seen."""
 
 
-_NO_WRITES = _JobWrites()
+_NO_WRITES = JobWrites()
 
 
 class OwnWrites:
@@ -52,7 +57,7 @@ class OwnWrites:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._jobs: dict[str, _JobWrites] = {}
+        self._jobs: dict[str, JobWrites] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -60,35 +65,35 @@ class OwnWrites:
     def record_created(self, job: str, kind: Kind[Any], created: Any) -> None:
         """Remember an object that we created or adopted and the informer does not show yet."""
         entry = (self._clock() + KEEP, created)
-        self._of(job).created[(kind.resource, identity_of(created).key.name)] = entry
+        self.of(job).created[(kind.resource, identity_of(created).key.name)] = entry
 
     def drop_created(self, job: str, kind: Kind[Any], name: str) -> None:
         """Forget our copy of this object, which is out of date."""
-        self._of(job).created.pop((kind.resource, name), None)
+        self.of(job).created.pop((kind.resource, name), None)
 
     def record_deleted(self, job: str, uid: str) -> None:
         """Remember that we requested the deletion of this object."""
-        self._of(job).deleted[uid] = self._clock() + KEEP
+        self.of(job).deleted[uid] = self._clock() + KEEP
 
     def record_job(self, job: str, raw: Raw) -> None:
         """Remember the job as the API server returned it after our last write."""
-        self._of(job).preemption = ""  # The status has it now.
-        self._of(job).job = (self._clock() + KEEP, raw)
+        self.of(job).preemption = ""  # The status has it now.
+        self.of(job).job = (self._clock() + KEEP, raw)
 
     def record_quota_refusal(self, job: str, message: str) -> None:
         """Remember that a quota refused a pod; none is created for a while."""
-        self._of(job).quota_refusal = (self._clock() + QUOTA_PAUSE, message)
+        self.of(job).quota_refusal = (self._clock() + QUOTA_PAUSE, message)
 
     def quota_refusal(self, job: str) -> str:
-        until, message = self._read(job).quota_refusal
+        until, message = self.read(job).quota_refusal
         return message if until > self._clock() else ""
 
     def record_template_rejection(self, job: str, generation: int, message: str) -> None:
         """Remember that the API server rejected a pod made from this generation of the job."""
-        self._of(job).template_rejection = (generation, message)
+        self.of(job).template_rejection = (generation, message)
 
     def template_rejection(self, job: str, generation: int) -> str:
-        rejected, message = self._read(job).template_rejection
+        rejected, message = self.read(job).template_rejection
         return message if rejected == generation else ""
 
     def record_blocked(self, job: str, waiting: Waiting | None) -> bool:
@@ -96,43 +101,10 @@ class OwnWrites:
 
         Returns whether the reason has changed.
         """
-        changed = self._read(job).blocked != waiting
+        changed = self.read(job).blocked != waiting
         if changed:
-            self._of(job).blocked = waiting
+            self.of(job).blocked = waiting
         return changed
-
-    def blocked(self, job: str) -> Waiting | None:
-        return self._read(job).blocked
-
-    def mark_started(self, job: str) -> None:
-        """Remember that we have acted on this job."""
-        self._of(job).started = True
-
-    def has_started(self, job: str) -> bool:
-        """Whether we have acted on this job before."""
-        return self._read(job).started
-
-    def record_exits(self, job: str, exits: frozenset[str]) -> None:
-        """Remember the ends of containers that events have reported; earlier ones are forgotten."""
-        self._of(job).reported_exits = exits
-
-    def reported_exits(self, job: str) -> frozenset[str]:
-        return self._read(job).reported_exits
-
-    def record_preemption(self, job: str, words: str) -> None:
-        """Remember that a pod was preempted, which may be gone before the job is reconciled."""
-        self._of(job).preemption = words
-
-    def preemption(self, job: str) -> str:
-        return self._read(job).preemption
-
-    def record_valid_spec(self, job: str, spec: Raw) -> None:
-        """Remember the job's spec, which is valid."""
-        self._of(job).valid_spec = spec
-
-    def valid_spec(self, job: str) -> Raw | None:
-        """The job's last valid spec, if we have seen one."""
-        return self._read(job).valid_spec
 
     def seen_by_informer(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> bool:
         """Drop the entries that an informer has caught up with, as it shows this object.
@@ -155,7 +127,7 @@ class OwnWrites:
 
     def is_own_write(self, old: Raw, new: Raw) -> bool:
         """Whether our own last write is the whole difference between `old` and `new`."""
-        entry = self._read(new["metadata"]["uid"]).job
+        entry = self.read(new["metadata"]["uid"]).job
         if entry is None:
             return False
         return _version(new) == _version(entry[1]) and _intent(old) == _intent(new)
@@ -166,7 +138,7 @@ class OwnWrites:
 
     def newest(self, raw: Raw) -> Raw:
         """The job as the informer shows it, or as we wrote it if that is newer."""
-        entries = self._read(raw["metadata"]["uid"])
+        entries = self.read(raw["metadata"]["uid"])
         if entries.job is None:
             return raw
         until, written = entries.job
@@ -177,7 +149,7 @@ class OwnWrites:
 
     def with_created(self, job: str, kind: Kind[Any], cached: list[T]) -> list[T]:
         """The informer's objects of that kind, and the objects that we created since."""
-        entries = self._read(job).created
+        entries = self.read(job).created
         if not entries:
             return cached  # The usual case, for which the names of thousands of pods are not read.
         names, now = {identity_of(obj).key.name for obj in cached}, self._clock()
@@ -190,13 +162,17 @@ class OwnWrites:
     def deleted(self, job: str) -> set[str]:
         """The UIDs of the objects whose deletion we requested."""
         now = self._clock()
-        return {uid for uid, until in self._read(job).deleted.items() if until > now}
+        return {uid for uid, until in self.read(job).deleted.items() if until > now}
 
-    def _of(self, job: str) -> _JobWrites:
-        return self._jobs.setdefault(job, _JobWrites())
+    def of(self, job: str) -> JobWrites:
+        """The entries of a job, to be changed."""
+        return self._jobs.setdefault(job, JobWrites())
 
-    def _read(self, job: str) -> _JobWrites:
-        # Reading must not add an entry: `forget` runs once per job and may have run already.
+    def read(self, job: str) -> JobWrites:
+        """The entries of a job, never to be changed: a job without any has the empty ones.
+
+        Reading adds no entry: `forget` runs once per job and may have run already.
+        """
         return self._jobs.get(job, _NO_WRITES)
 
 

@@ -2,7 +2,7 @@
 
 The operator watches only pods of jobs. Other pods may hold host ports too, so all pods are listed
 when a job has no ports yet; one list serves all jobs of the next few seconds. If the operator may
-not list pods, it logs that once and chooses ports all the same. The ports of a job stay reserved
+not list pods, it logs that once and chooses ports anyway. The ports of a job stay reserved
 until informers surely show them.
 """
 
@@ -12,8 +12,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kubekit.errors import Forbidden
 from kubekit.objects.kinds import PODS
+from kubekit.request_errors import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kubekit.errors import InvalidSelector
-from kubekit.objects.selectors import from_labels
+from kubekit.objects.selectors import InvalidSelector, from_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -131,10 +130,10 @@ class NodeDomains:
             self._stamp, self._by_labels, self._by_tier, self._members = stamp, {}, {}, {}
 
     def _combine(self, labels: tuple[str, ...]) -> Division:
-        if not self._nodes.has_label(labels[-1]):  # it would get a column that is kept for ever
+        if not self._nodes.has_label(labels[-1]):  # it would get a column that is never dropped
             return Division([""], np.zeros(len(self._nodes), np.int32), np.zeros(1, np.int32))
         column = self._nodes.column(labels[-1])
-        # A column keeps values that no node has any more: they are no domains.
+        # A column keeps values that no node has any more: they are not domains.
         present = np.unique(np.append(column.codes, 0))
         values = (column.values[code] for code in present)
         names = ("" if value is None else value or '""' for value in values)

@@ -42,7 +42,7 @@ class LabelColumn:
     _distinct: bool | None = None
 
     def distinct(self) -> bool:
-        """Whether every node is a domain of its own, as with host names."""
+        """Whether no two nodes share a domain, as with host names."""
         if self._distinct is None:
             self._distinct = len(np.unique(self.codes)) == len(self.codes) and 0 not in self.codes
         return self._distinct

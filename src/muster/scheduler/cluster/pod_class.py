@@ -7,7 +7,7 @@ per class: parsing requests, masks over nodes, the number of copies that fit on 
 hashed by identity.
 
 Labels belong to a class only if some affinity or spread selector names their key: every replica has
-its own index label, and with all labels in it every pod would be a class of its own.
+its own index label, and with all labels in it no two pods would share a class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kubekit.errors import InvalidQuantity, InvalidSelector
 from kubekit.objects.affinity import (
     Affinity,
     LabelSelector,
@@ -31,8 +30,8 @@ from kubekit.objects.affinity import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
-from kubekit.objects.quantity import parse_amount
-from kubekit.objects.selectors import NOTHING, Selector, from_labels
+from kubekit.objects.quantity import InvalidQuantity, parse_amount
+from kubekit.objects.selectors import NOTHING, InvalidSelector, Selector, from_labels
 from muster.scheduler.cluster.volumes import claims_of
 
 if TYPE_CHECKING:

@@ -27,10 +27,12 @@ from muster.scheduler.cluster.pod_counts import PodCount, PodCounts, Use
 from muster.scheduler.cluster.volumes import Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kubekit.objects.core import Namespace, Pod
+    from kubekit.objects.meta import Key
     from muster.contract.gang import GangKey
+    from muster.scheduler.cluster.volumes import VolumeChoice
 
 K = TypeVar("K")
 
@@ -76,6 +78,16 @@ class Placement(NamedTuple):
     cls: PodClass
 
 
+class RoomChanges(NamedTuple):
+    """What a decision has changed so far: a trial begins with it, and undoes it at its end."""
+
+    freed: tuple[Slot, ...] = ()
+    taken: tuple[tuple[PodClass, str], ...] = ()
+    """The class of each pod that takes room, and its node."""
+    chosen: Mapping[Key, VolumeChoice] | None = None
+
+
+NO_CHANGES = RoomChanges()
 MAX_TOUCHED = 65536
 """Rows remembered in `touched`; beyond it the list is emptied, and caches start again."""
 
@@ -189,16 +201,21 @@ class Snapshot:
         return self.pod_counts.matching(terms, self.uses, living=living)
 
     @contextmanager
-    def trial(self) -> Iterator[Trial]:
-        """Try placements; leaving the block undoes them all."""
+    def trial(self, room: RoomChanges = NO_CHANGES) -> Iterator[Trial]:
+        """Try placements, beginning with these changes; leaving the block undoes them all."""
         # Before the trial, because rows must not move while its log names them.
         self.settle()
         trial = self._trial = Trial(self)
+        chosen = self.volumes.chosen
         try:
+            if room is not NO_CHANGES:
+                trial.enter(room)
             yield trial
         finally:
             trial.undo()
             self._trial = None
+            if room.chosen:
+                self.volumes.replace_choices(chosen)
 
     def take(self, use: Use) -> None:
         """Use up room, or free it where `n` is negative."""
@@ -267,6 +284,25 @@ class Trial:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.log: list[Use] = []
+        self.began = 0
+        """Where the log of the trial itself begins, after the changes that it began with."""
+
+    def enter(self, room: RoomChanges) -> None:
+        """Begin with these changes."""
+        self.remove_slots(room.freed)
+        rows = self.snapshot.nodes.rows
+        for cls, node in room.taken:
+            if node in rows:
+                self.place(cls, rows[node])
+        if room.chosen:
+            volumes = self.snapshot.volumes
+            volumes.replace_choices({**volumes.chosen, **room.chosen})
+        self.began = self.mark()
+
+    @property
+    def rows(self) -> set[int]:
+        """The rows on which the trial has placed copies."""
+        return {use.row for use in self.log[self.began :] if use.n > 0}
 
     def place(self, cls: PodClass, row: int, n: int = 1) -> None:
         """Put copies of a class on a row."""

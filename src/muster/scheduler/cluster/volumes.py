@@ -158,6 +158,11 @@ class Volumes:
         self.version += 1
         self.chosen.update(choices)
 
+    def replace_choices(self, choices: dict[Key, VolumeChoice]) -> None:
+        """Try other choices, or go back to the former ones."""
+        self.version += 1  # never goes back: what was computed for other choices is not used again
+        self.chosen = choices
+
     def not_chosen(self, key: Key) -> None:
         """Forget a choice that could not be written."""
         self.version += 1

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.scheduler.cluster.snapshot import Hold
 from muster.scheduler.decisions import reasons
-from muster.scheduler.decisions.decision import Decision
-from muster.scheduler.decisions.reasons import Reason
-from muster.scheduler.decisions.shortage import CANNOT_DELETE, release
+from muster.scheduler.decisions.decision import Verdict
+from muster.scheduler.decisions.gang_deletion import release
 from muster.scheduler.gangs import holds, phase
-from muster.scheduler.gangs.members import find_missing
 from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
 
 if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from muster.contract.gang import GangKey
     from muster.scheduler.decisions.decision import GangView
+    from muster.scheduler.decisions.reasons import Reason
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
 
@@ -66,9 +65,10 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindF
         return
     # A gang with a minimum of one needs no hold: no running member waits for this one.
     is_gang = gang.terms is not None and gang.terms.min > 1
-    if slot is not None and is_gang and find_missing(state, gang).total:
+    if slot is not None and is_gang and state.missing(gang).total:
         brief = Hold(now + holds.SECONDS_AFTER_DELETION, promised=False)
-        holds.hold_room(state, gang, slot, brief if gone else holds.full_hold(state, gang))
+        full = holds.full_hold(state.settings, gang, now)
+        state.hold_room(gang, slot, brief if gone else full)
     record = state.record(key)
     retry = record.retry or BindRetry()
     if not gone and why:
@@ -81,8 +81,8 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindF
         failures = retry.failures + 1
         not_before = max(retry.not_before, now + _pause_after(gang, failures))
         retry = replace(retry, failures=failures, plan=plan, not_before=not_before)
-    record.retry = retry
-    phase.half_bound_until(record, now + state.settings.repair_seconds)
+    current = phase.half_bound_until(record.phase, now + state.settings.repair_seconds)
+    state.note(key, retry=retry, phase=current)
     state.mark_due(key)
 
 
@@ -94,12 +94,12 @@ def _pause_after(gang: Gang, failures: int) -> float:
     return min(longest, 0.1 * 2.0 ** min(failures, 20))
 
 
-def pause(view: GangView) -> Decision | None:
-    """The decision about a gang that must not be tried yet: release or wait; None if it may be."""
-    record, retry = view.record, view.record.retry
+def pause(view: GangView) -> Verdict | None:
+    """The verdict about a gang that must not be tried yet: release or wait; None if it may be."""
+    retry = view.retry
     assert retry is not None
-    if isinstance(record.phase, phase.Whole | phase.Done) and not view.members.pending:
-        record.retry = None
+    if isinstance(view.phase, phase.Whole | phase.Done) and not view.members.pending:
+        view.retry = None
         return None
     released = _release_half_bound(view, retry)
     if released is not None:
@@ -107,40 +107,41 @@ def pause(view: GangView) -> Decision | None:
     if retry.not_before <= view.now:
         return None
     if not view.members.pending and not retry.message:
-        return Decision(Idle(until=retry.not_before))
-    waits = reason(view) or view.record.rest.reason or Reason(reasons.BIND_FAILED, "a pod is gone")
+        return Verdict(Idle(until=retry.not_before))
+    waits = reason(view) or view.record.rest.reason or reasons.bind_failed("a pod is gone")
     wakes = Wake.STORAGE if waits.code == reasons.PROVISIONING else Wake.OWN
-    return Decision(Parked(waits, wakes, until=_wake_at(view, retry)))
+    return Verdict(Parked(waits, wakes, until=_wake_at(view, retry)))
 
 
 def _wake_at(view: GangView, retry: BindRetry) -> float:
-    current = phase.standing(view.record.phase)
+    current = phase.standing(view.phase)
     release_at = current.release_at if isinstance(current, phase.HalfBound) else None
     if release_at is None or release_at <= view.now:  # then it waits for its binds in flight
         return retry.not_before
     return min(retry.not_before, release_at)
 
 
-def _release_half_bound(view: GangView, retry: BindRetry) -> Decision | None:
+def _release_half_bound(view: GangView, retry: BindRetry) -> Verdict | None:
     """Release a gang that failed binds have left half-bound for too long."""
-    current = phase.standing(view.record.phase)
+    current = phase.standing(view.phase)
     if not retry.failures or not view.missing.total or not isinstance(current, phase.HalfBound):
         return None
     release_at = current.release_at
     if not view.started or current.undeletable or release_at is None or release_at > view.now:
         return None
-    released = release(view, f"half-bound and cannot be made whole: {retry.message}")
+    released = release(view, reasons.half_bound(retry.message))
     if released is not None:
         seconds = FIRST_PAUSE_AFTER_RELEASE * 2.0 ** min(retry.releases, 10)
         until = max(retry.not_before, view.now + min(MAX_PAUSE_AFTER_RELEASE, seconds))
-        view.record.retry = replace(retry, releases=retry.releases + 1, not_before=until)
+        view.retry = replace(retry, releases=retry.releases + 1, not_before=until)
     return released
 
 
 def reason(view: GangView) -> Reason | None:
     """Why the last binds failed, until the gang has all its nodes."""
-    retry, current = view.record.retry, phase.standing(view.record.phase)
+    retry, current = view.retry, phase.standing(view.phase)
     if retry is None or not retry.failures or not retry.message:
         return None
     stays = isinstance(current, phase.HalfBound) and current.undeletable
-    return Reason(reasons.BIND_FAILED, retry.message + (f"; {CANNOT_DELETE}" if stays else ""))
+    failed = reasons.bind_failed(retry.message)
+    return failed.and_also(reasons.CANNOT_DELETE) if stays else failed

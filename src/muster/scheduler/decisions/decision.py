@@ -1,23 +1,37 @@
-"""A gang at the moment of a decision, and the actions that a decision asks for. Plain data."""
+"""What a decision reads, what it wants changed, and the one function that writes it.
+
+A decision works on a `GangView`: facts, and what it has decided so far. Nothing in the state
+changes until `apply`, so a decision that raises leaves no trace, and decisions can be made and
+replayed on a copy of the state.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from muster.scheduler.cluster.snapshot import NO_CHANGES, RoomChanges
+from muster.scheduler.gangs import phase
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import Key
     from muster.contract.gang import GangKey, GangTerms, Topology
+    from muster.scheduler.cluster.pod_class import PodClass
+    from muster.scheduler.cluster.snapshot import Hold, Placement, Slot, Snapshot
     from muster.scheduler.cluster.volumes import VolumeChoice
+    from muster.scheduler.decisions.bind_failures import BindRetry
     from muster.scheduler.decisions.reasons import Reader, Reason
-    from muster.scheduler.gangs.gang_index import Gang
-    from muster.scheduler.gangs.members import Members, Missing
+    from muster.scheduler.gangs.gang_index import Gang, GangIndex
+    from muster.scheduler.gangs.members import Members, Missing, Run
     from muster.scheduler.gangs.phase import GangRecord, Phase
-    from muster.scheduler.gangs.waiting_line import Rest
+    from muster.scheduler.gangs.waiting_line import LinePosition, Rest
+    from muster.scheduler.placement.demand import Demand
+    from muster.scheduler.placement.failed_demand_cache import KnownFailures
+    from muster.scheduler.settings import Settings
     from muster.scheduler.state import State
 
 
@@ -76,11 +90,11 @@ Action = Bind | Delete | Report | Provision
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The actions about a gang, and its rest afterwards.
+class Verdict:
+    """What to do about a gang: its rest afterwards, and actions.
 
-    `rest` has no default: a decision that forgets what will wake the gang is a type error. The
-    phase is None if it stays as observed.
+    `rest` has no default: a verdict that forgets what will wake the gang is a type error. The phase
+    is None if it stays as observed.
     """
 
     rest: Rest
@@ -88,14 +102,67 @@ class Decision:
     phase: Phase | None = None
 
 
+@dataclass(frozen=True)
+class Decision:
+    """Everything that one decision changes, and the actions that carry it out."""
+
+    gang: GangKey
+    at: float
+    record: GangRecord | None = None
+    """The gang's record afterwards; None if the gang is gone and everything about it is dropped."""
+    actions: tuple[Action, ...] = ()
+    timer: float | None = None
+    """When the gang is considered again at the latest."""
+    held: Mapping[str, Slot] | None = None
+    """All room held for the gang, by UID; None if that stays as it is."""
+    bound: tuple[Placement, ...] = ()
+    """Binds that occupy room from now on."""
+    chosen: Mapping[Key, VolumeChoice] | None = None
+    """The volumes or nodes chosen for claims."""
+    evicted: tuple[GangKey, ...] = ()
+    """Gangs that lose the room held for them."""
+    earlier_run: frozenset[str] | None = None
+    """The pods that belong to a run that is over; None if that stays as it is."""
+    starving: tuple[Demand, tuple[PodClass, ...]] | None = None
+    """What the gang lacks, if nodes are reserved for it."""
+    priority: int | None = None
+    plans: int = 0
+    """How many plans this process has made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a decision reads: the parts of the state, and the time. It changes none of them.
+
+    It may fill caches, which are named in `state.CACHES`.
+    """
+
+    now: float
+    settings: Settings
+    one_user: bool
+    wall_offset: float
+    snapshot: Snapshot
+    index: GangIndex
+    records: Mapping[GangKey, GangRecord]
+    assumed: Mapping[str, str]
+    starving: Mapping[GangKey, tuple[Demand, tuple[PodClass, ...]]]
+    place_of: Callable[[GangKey], LinePosition]
+    lowest_priority: float
+    process_id: str
+    plans: int
+    events_seen: int
+    failures: KnownFailures
+
+
 @dataclass
 class GangView:
-    """One gang at the moment of a decision."""
+    """One gang in the middle of a decision: the facts, and what has been decided so far."""
 
-    state: State
+    known: Known
     gang: Gang
     key: GangKey
     record: GangRecord
+    """The record before the decision."""
     terms: GangTerms
     topology: Topology | None
     """The domains that the members must or should stay in."""
@@ -105,10 +172,99 @@ class GangView:
     missing: Missing
     started: bool
     """Whether members addressed to us run, or are being bound."""
+    priority: int
     now: float
-    explained_at: float
-    """When the numbers in the gang's reason were last computed."""
     reader: Reader
     """Who reads the reasons of this gang."""
+    explained_at: float
+    """When the numbers in the gang's reason were last computed."""
+    phase: Phase
+    retry: BindRetry | None
+    run: Run
+    held: dict[str, Slot]
+    """The room held for the gang, by UID."""
+    starving: tuple[Demand, tuple[PodClass, ...]] | None
+    plans: int
     observed: bool = False
     """Whether the phase was observed: only then are the counts for the group's status right."""
+    held_changed: bool = False
+    bound: tuple[Placement, ...] = ()
+    chosen: Mapping[Key, VolumeChoice] = field(default_factory=dict)
+    evicted: tuple[GangKey, ...] = ()
+
+    def holds(self) -> tuple[Slot, ...]:
+        """The slots held for the gang, in a fixed order."""
+        return tuple(self.held[uid] for uid in sorted(self.held)) if self.held else ()
+
+    def hold(self, slot: Slot) -> None:
+        """Hold room."""
+        self.held[slot.uid], self.held_changed = slot, True
+
+    def drop_hold(self, slot: Slot) -> None:
+        """Give up held room."""
+        del self.held[slot.uid]
+        self.held_changed = True
+
+    def drop_holds(self) -> list[Hold]:
+        """Give up all held room; returns the holds."""
+        dropped = [slot.hold for slot in self.held.values() if slot.hold is not None]
+        self.held_changed = self.held_changed or bool(self.held)
+        self.held = {}
+        return dropped
+
+    @property
+    def room(self) -> RoomChanges:
+        """What has been decided so far about room, for a trial to begin with."""
+        if not (self.held_changed or self.bound or self.chosen):
+            return NO_CHANGES
+        before = self.known.snapshot.held_for.get(self.key, {})
+        freed = [slot for uid, slot in before.items() if self.held.get(uid) is not slot]
+        taken = [slot for uid, slot in self.held.items() if before.get(uid) is not slot]
+        rooms = [(slot.cls, slot.node) for slot in taken]
+        rooms += [(placement.cls, placement.node) for placement in self.bound]
+        return RoomChanges(tuple(freed), tuple(rooms), self.chosen)
+
+
+def apply(state: State, decision: Decision) -> None:
+    """Write a decision into the state: nothing else does."""
+    key, record = decision.gang, decision.record
+    state.now, state.plans = decision.at, decision.plans
+    if record is None:
+        state.forget(key)
+        return
+    _apply_room(state, decision)
+    if decision.earlier_run is not None:
+        gang = state.index.gangs[key]
+        gang.earlier_run, gang.sorted_members = decision.earlier_run, None
+    if decision.priority is not None:
+        before = state.record(key).evictable_above
+        state.priority_seen(decision.priority, before, record.evictable_above)
+    for action in decision.actions:
+        if isinstance(action, Delete) and action.whole and action.gang != key:
+            _begin_deletion(state, action)
+    if decision.starving is not None:
+        state.starving[key] = decision.starving
+    else:
+        state.stop_starving(key)
+    state.records[key] = record
+    state.rest(key, record.rest, decision.timer)
+
+
+def _apply_room(state: State, decision: Decision) -> None:
+    for gang in decision.evicted:
+        state.hold_only(gang, {})
+        state.mark_due(gang)
+    if decision.held is not None:
+        state.hold_only(decision.gang, decision.held)
+    if decision.bound:
+        state.assume(decision.gang, decision.bound)
+    if decision.chosen:
+        state.snapshot.volumes.choose(decision.chosen)
+
+
+def _begin_deletion(state: State, delete: Delete) -> None:
+    """Move another gang, which is evicted whole, to Leaving: none of it is placed from now on."""
+    if delete.gang in state.index.gangs:
+        before, uids = state.record(delete.gang).phase, {pod.metadata.uid for pod in delete.pods}
+        state.note(delete.gang, phase=phase.move(before, phase.leaving(before, uids)))
+        state.mark_due(delete.gang)

@@ -1,10 +1,13 @@
 """Deleting a whole gang: the marks on its pods, and finishing a deletion that was cut short.
 
+A half-bound gang looks for room a little longer and is then released, so that it does not occupy
+room that it cannot use.
+
 The deleter marks a pod before it deletes the pod: with Kubernetes' condition DisruptionTarget and,
 in the same write, with an annotation of ours. While members to be deleted are still there, no other
 member of the gang is placed.
 
-Promise: a deletion that was begun is finished, also if the scheduler that began it was killed. It
+Promise: a deletion that was begun is finished even if the scheduler that began it was killed. It
 covers the members that are marked, and the members that were bound when it was decided. Members
 recreated since then are left alone.
 """
@@ -17,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from kubekit.objects.annotation_values import read_time
 from kubekit.objects.conditions import PREEMPTION, disruption_condition
 from kubekit.objects.meta import find_condition, timestamp
-from muster.scheduler.decisions.decision import PREEMPTED, RELEASED, Decision, Delete
-from muster.scheduler.decisions.reasons import LEAVING, Reader, Reason
+from muster.scheduler.decisions import reasons
+from muster.scheduler.decisions.decision import PREEMPTED, RELEASED, Delete, Verdict
+from muster.scheduler.decisions.reasons import Reader
 from muster.scheduler.gangs import phase
-from muster.scheduler.gangs.holds import drop_holds
 from muster.scheduler.gangs.phase import Leaving
 from muster.scheduler.gangs.waiting_line import InFlight, Parked, Wake
 
@@ -94,13 +97,13 @@ def unfinished_deletion(
     )
     if not pods:
         return None
-    why = next(filter(None, map(_condition_message, pods)), "its gang was being deleted")
+    why = next(filter(None, map(_condition_message, pods)), reasons.DELETION_UNDER_WAY)
     return Delete(key, pods, why, reason, since=since)
 
 
 def _is_leaving(pod: Pod) -> bool:
     """Whether the deletion of a pod is under way and will end by itself."""
-    # A deletion without grace whose caller died can leave a pod that is being deleted for ever,
+    # A deletion without grace whose caller died can leave a pod that is being deleted forever,
     # where no kubelet looks after it: a marked pod of that kind is deleted again.
     return pod.metadata.deletion_timestamp is not None and (
         pod.metadata.deletion_grace_period_seconds != 0 or mark_of(pod) is None
@@ -124,51 +127,79 @@ def _condition_message(pod: Pod) -> str:
 # -- decisions -------------------------------------------------------------------------------------
 
 
-def begin_deletion(state: State, delete: Delete) -> None:
-    """Move another gang, which is evicted whole, to Leaving: none of it is placed from now on."""
-    if delete.gang in state.index.gangs:
-        record, uids = state.record(delete.gang), {pod.metadata.uid for pod in delete.pods}
-        state.undone_by(record.saved())
-        phase.move(record, phase.leaving(record.phase, uids))
-        state.mark_due(delete.gang)
-
-
-def continue_deletion(view: GangView) -> Decision | None:
+def continue_deletion(view: GangView) -> Verdict | None:
     """Finish deleting a whole gang; None once no pod to be deleted is left."""
-    state, members, current = view.state, view.members, view.record.phase
+    members, current = view.members, view.phase
     awaited = current.pods if isinstance(current, Leaving) else frozenset[str]()
     known = awaited.intersection(view.gang.pods)
     others = [p for p in (*members.bound, *members.leaving) if p.metadata.uid not in known]
-    unfinished = unfinished_deletion(view.key, others, state.index.names)
+    unfinished = unfinished_deletion(view.key, others, view.known.index.names)
     if unfinished is None and not any(pod.metadata.uid in known for pod in members.bound):
         return None
-    drop_holds(state, view.key)
+    view.drop_holds()
     return decide_deletion(view, () if unfinished is None else (unfinished,))
 
 
-def decide_deletion(view: GangView, deletes: tuple[Delete, ...]) -> Decision:
+def decide_deletion(view: GangView, deletes: tuple[Delete, ...]) -> Verdict:
     """Decide to delete the whole gang; its pending members wait for that."""
     uids = {pod.metadata.uid for delete in deletes for pod in delete.pods}
-    leaving = phase.leaving(view.record.phase, uids)
+    leaving = phase.leaving(view.phase, uids)
     leaving = replace(leaving, pods=leaving.pods.intersection(view.gang.pods))
     if not view.members.pending:
-        return Decision(InFlight(), deletes, leaving)
-    text = f"waits for members that are being deleted{failed_deletions(leaving, leaving.pods)}"
-    return Decision(Parked(Reason(LEAVING, text), Wake.OWN), deletes, leaving)
+        return Verdict(InFlight(), deletes, leaving)
+    reason = reasons.leaving(failed_deletions(leaving, leaving.pods))
+    return Verdict(Parked(reason, Wake.OWN), deletes, leaving)
 
 
 def deletion_failed(state: State, pod: Pod, why: str) -> None:
     """Note that a pod could not be deleted, or (no `why`) now was, for the gangs that wait."""
-    for key, record in state.records.items():
-        text = f"{pod.metadata.name} could not be deleted: {why}" if why else ""
-        if text and not Reader(key.namespace, state.one_user).knows(pod.metadata.key):
-            text = "a pod of another namespace could not be deleted"
-        if phase.deletion_failed(record, pod.metadata.uid, text):
+    for key, record in list(state.records.items()):
+        reader = Reader(key.namespace, state.one_user)
+        text = reasons.not_deleted(pod.metadata.key, why, reader) if why else ""
+        current = phase.deletion_failed(record.phase, pod.metadata.uid, text)
+        if current != record.phase:
+            state.note(key, phase=current)
             state.mark_due(key)
 
 
-def failed_deletions(current: Leaving | Preempting, uids: Container[str]) -> str:
-    """Why pods being deleted are still there, to be appended to a reason."""
-    texts = [text for uid, text in current.failed_deletions.items() if uid in uids]
-    more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
-    return f"; {texts[0]}{more}" if texts else ""
+def failed_deletions(current: Leaving | Preempting, uids: Container[str]) -> list[str]:
+    """Why those of these pods are still there that could not be deleted."""
+    return [text for uid, text in current.failed_deletions.items() if uid in uids]
+
+
+# -- half-bound gangs ------------------------------------------------------------------------------
+
+
+def repair_or_release(view: GangView, parked: Parked) -> Verdict:
+    """A half-bound gang looks for room a little longer; then its bound members are deleted."""
+    current = phase.standing(view.phase)
+    if isinstance(current, phase.Mending):
+        return Verdict(parked, (), current)
+    current = current if isinstance(current, phase.HalfBound) else phase.HalfBound()
+    if not current.undeletable:
+        repair = view.known.settings.repair_seconds
+        release_at = view.now + repair if current.release_at is None else current.release_at
+        if view.now < release_at:
+            waits = replace(parked, until=release_at)
+            return Verdict(waits, (), replace(current, release_at=release_at))
+        released = release(view, reasons.half_bound(parked.reason.text))
+        if released is not None:
+            return released
+        if view.members.being_bound:  # released once they have landed
+            return Verdict(parked, (), current)
+        current = phase.HalfBound(undeletable=True, holds_ended=True)
+    reason = replace(parked.reason.and_also(reasons.CANNOT_DELETE), short=())
+    return Verdict(replace(parked, reason=reason), (), current)
+
+
+def release(view: GangView, why: str) -> Verdict | None:
+    """Delete the bound members that a controller will recreate; None if there are none (yet)."""
+    view.drop_holds()
+    names = view.known.index.names
+    bound = (pod for pod in view.members.bound if pod.spec.node_name and pod.metadata.controller)
+    pods = tuple(pod for pod in bound if pod.spec.scheduler_name in names)
+    if pods:
+        return decide_deletion(view, (Delete(view.key, pods, why, RELEASED),))
+    if not view.members.being_bound:
+        view.phase = phase.cannot_release(view.phase)
+    return None

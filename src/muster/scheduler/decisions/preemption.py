@@ -6,6 +6,9 @@ unless such a plan exists.
 Victims are sorted by harm, the least harmful first. Bisection finds the shortest prefix that makes
 room; then each victim in it, the most harmful first, is spared if the gang fits without its room.
 Both steps ask `place` itself, so every constraint is honoured.
+
+Kept apart because it is the search for victims, which readers look for by this name; the decision
+about a gang that does not fit only asks for its answer.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from muster.contract.gang_dialects import is_protected, role_of, single_pod_gang
 from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
 from muster.scheduler.decisions.decision import PREEMPTED, Delete
 from muster.scheduler.decisions.reasons import Reader
-from muster.scheduler.gangs.holds import drop_holds, hold_plan
+from muster.scheduler.gangs.holds import hold_plan
 from muster.scheduler.gangs.members import count_by_role
 from muster.scheduler.gangs.phase import Preempting
 from muster.scheduler.gangs.waiting_line import END_OF_TIME, Wake
@@ -39,9 +42,8 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import Key
     from muster.scheduler.decisions.decision import GangView
-    from muster.scheduler.gangs.gang_index import Gang
+    from muster.scheduler.gangs.gang_index import Gang, GangIndex
     from muster.scheduler.gangs.waiting_line import Parked
-    from muster.scheduler.state import State
 
 MAX_DOMAINS = 16
 """Domains that are tried one by one for a gang that budgets prevent from clearing the best one."""
@@ -116,7 +118,7 @@ def _in_one_domain(
         return inside, _enough(snapshot, inside, victims, allowed) or chosen
     if any(victim.budgets for victim in victims):
         # Budgets over several domains were spent on one that needs more than they allow.
-        with snapshot.trial() as trial:
+        with snapshot.trial(demand.room) as trial:
             trial.remove_slots((*demand.holds, *_slots(victims)))
             demands = list(islice(domain_search.narrowed(trial, demand), MAX_DOMAINS))
         for inside in demands:
@@ -230,55 +232,55 @@ def _created(pod: Pod) -> datetime:
     return pod.metadata.creation_timestamp or END_OF_TIME
 
 
-def _possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
+def _possible_victims(view: GangView) -> Iterator[Victim]:
     """Everything of strictly lower priority, each with the disruption budgets over its pods.
 
     The budget that declares a gang does not protect that gang: it states a minimum, and the gang is
     evicted as a whole.
     """
-    if not may_preempt(state, gang):
+    if not may_preempt(view):
         return
-    ours = state.index.priority(gang)
+    index, ours = view.known.index, view.priority
     by_gang: dict[GangKey, list[Slot]] = {}
-    for slot in state.snapshot.slots.values():
-        key = slot.owner if slot.kind is SlotKind.HOLD else state.index.of_pod.get(slot.uid)
+    for slot in view.known.snapshot.slots.values():
+        key = slot.owner if slot.kind is SlotKind.HOLD else index.of_pod.get(slot.uid)
         if key is not None:
             by_gang.setdefault(key, []).append(slot)
         elif slot.priority < ours and _is_running(slot) and _may_be_victim(slot.pod):
             key, created = single_pod_gang(slot.pod), _created(slot.pod)
-            yield _under_budgets(state, Victim(key, (slot,), slot.priority, True, created))
+            yield _under_budgets(index, Victim(key, (slot,), slot.priority, True, created))
     for key, slots in by_gang.items():
-        other = state.index.gangs.get(key)
-        if other is None or key == gang.key or state.index.priority(other) >= ours:
+        other = index.gangs.get(key)
+        if other is None or key == view.key or index.priority(other) >= ours:
             continue
         if _is_protected_gang(other, slots):
             continue
-        for victim in _gang_victims(other, state.index.priority(other), slots):
-            yield _under_budgets(state, victim)
+        for victim in _gang_victims(other, index.priority(other), slots):
+            yield _under_budgets(index, victim)
 
 
-def may_preempt(state: State, gang: Gang) -> bool:
+def may_preempt(view: GangView) -> bool:
     """Whether anything at all has a lower priority."""
-    pods, classes = state.snapshot.priorities, state.index.class_values()
-    lowest = min((state.lowest_priority, *pods, *classes))
-    return state.settings.preempt and state.index.priority(gang) > lowest
+    known = view.known
+    pods, classes = known.snapshot.priorities, known.index.class_values()
+    return known.settings.preempt and view.priority > min((known.lowest_priority, *pods, *classes))
 
 
-def with_evictions(state: State, gang: Gang, parked: Parked) -> Parked:
+def with_evictions(view: GangView, parked: Parked) -> Parked:
     """The rest of a gang that does not fit, with the events after which it could evict others."""
-    if not state.settings.preempt:
+    if not view.known.settings.preempt:
         return parked
     wakes, below = parked.wakes | Wake.EVICTABLE, None
-    if may_preempt(state, gang):
-        below = state.index.priority(gang)
-        wakes |= Wake.BUDGETS | (Wake.BOUND if _has_binds_below(state, below) else Wake.NONE)
+    if may_preempt(view):
+        below = view.priority
+        wakes |= Wake.BUDGETS | (Wake.BOUND if _has_binds_below(view, below) else Wake.NONE)
     return replace(parked, wakes=wakes, evicts_below=below)
 
 
-def _has_binds_below(state: State, priority: int) -> bool:
+def _has_binds_below(view: GangView, priority: int) -> bool:
     """Whether gangs of lower priority have binds in flight: such gangs cannot be evicted yet."""
-    index = state.index
-    keys = {index.of_pod[uid] for uid in state.assumed if uid in index.of_pod}
+    index = view.known.index
+    keys = {index.of_pod[uid] for uid in view.known.assumed if uid in index.of_pod}
     return any(index.priority(index.gangs[key]) < priority for key in keys & index.gangs.keys())
 
 
@@ -286,25 +288,26 @@ def _is_running(slot: Slot) -> bool:
     return slot.kind is SlotKind.POD and not slot.terminating
 
 
-def _under_budgets(state: State, victim: Victim) -> Victim:
+def _under_budgets(index: GangIndex, victim: Victim) -> Victim:
     budgets = tuple(
         (key, slot.uid)
         for slot in victim.slots
         if _is_running(slot)
-        for key in state.index.budgets_over(slot.pod, but=victim.gang)
+        for key in index.budgets_over(slot.pod, but=victim.gang)
     )
     return replace(victim, budgets=budgets) if budgets else victim
 
 
-def _disruptions_left(state: State) -> dict[Key, int]:
+def _disruptions_left(view: GangView) -> dict[Key, int]:
     """How many evictions each budget still allows: its status does not show our latest ones yet."""
-    left = state.index.allowed()
+    index, slots = view.known.index, view.known.snapshot.slots
+    left = index.allowed()
     if not left:
         return left
-    phases = (record.phase for record in state.records.values())
-    evicted = {uid for phase in phases if isinstance(phase, Preempting) for uid in phase.victims}
-    for uid in evicted & state.snapshot.slots.keys():
-        for key in state.index.budgets_over(state.snapshot.slots[uid].pod):
+    others = (r.phase for key, r in view.known.records.items() if key != view.key)
+    phases = [phase for phase in (view.phase, *others) if isinstance(phase, Preempting)]
+    for uid in {uid for phase in phases for uid in phase.victims} & slots.keys():
+        for key in index.budgets_over(slots[uid].pod):
             left[key] -= 1
     return left
 
@@ -314,15 +317,15 @@ def _disruptions_left(state: State) -> dict[Key, int]:
 
 def find_preemption(view: GangView, demand: Demand) -> tuple[Preemption | None, list[Key]]:
     """How to make room for a gang, or else the budgets that alone prevent it."""
-    state = view.state
+    snapshot = view.known.snapshot
     pods_never = any(pod.spec.preemption_policy == "Never" for pod in view.members.pending)
     if pods_never or not view.terms.may_preempt:
         return None, []
-    victims, left = list(_possible_victims(state, view.gang)), _disruptions_left(state)
-    preemption = preempt(state.snapshot, demand, victims, left)
+    victims, left = list(_possible_victims(view)), _disruptions_left(view)
+    preemption = preempt(snapshot, demand, victims, left)
     if preemption is not None:
         return preemption, []
-    return None, _blocking_budgets(state.snapshot, demand, victims, left)
+    return None, _blocking_budgets(snapshot, demand, victims, left)
 
 
 def _blocking_budgets(
@@ -336,16 +339,15 @@ def _blocking_budgets(
 
 def evict(view: GangView, preemption: Preemption) -> tuple[Delete, ...]:
     """Hold the room of the plan, and delete the pods that use it."""
-    state, deletes = view.state, []
+    known, deletes = view.known, []
     for victim in preemption.victims:
-        if victim.whole and victim.gang in state.index.gangs:
-            drop_holds(state, victim.gang)
-            state.mark_due(victim.gang)
+        if victim.whole and victim.gang in known.index.gangs:
+            view.evicted += (victim.gang,)
         pods = tuple(slot.pod for slot in victim.slots if slot.kind is SlotKind.POD)
         if pods:
-            reader = Reader(victim.gang.namespace, state.one_user)
+            reader = Reader(victim.gang.namespace, known.one_user)
             why = preemption_message(reader.name_of(view.key))
             delete = Delete(victim.gang, pods, why, PREEMPTED, victim.whole, preemptor=view.key)
             deletes.append(delete)
-    hold_plan(state, view.gang, preemption.plan.placements)
+    hold_plan(view, preemption.plan.placements)
     return tuple(deletes)

@@ -96,6 +96,10 @@ LEAVING = "Leaving"
 INTERNAL = "Internal"
 ENDED_BY_OWN_CHANGE = frozenset({NOT_ENOUGH_MEMBERS, NO_SUCH_GROUP, UNSUPPORTED, LEAVING})
 """Reasons that only a change of the gang's own objects can end: no other event must wake it."""
+CANNOT_DELETE = "partly running; not deleted, because no controller would recreate its pods"
+HOLDS_ENDED = "the room held for its missing members has run out"
+DELETION_UNDER_WAY = "its gang was being deleted"
+RESOURCE_CLAIMS_UNSUPPORTED = "uses resourceClaims, which are not supported"
 
 
 def no_group(key: GangKey) -> Reason:
@@ -155,6 +159,57 @@ def _unplaced(result: Unplaced, nodes: int) -> Reason:
         return Reason(NOT_TOGETHER, "; ".join(filter(None, parts)))
     code = NOT_ENOUGH_ROOM if all(short.ever for short in result.short) else FITS_NOWHERE
     return Reason(code, "; ".join(map(_shortage, result.short)))
+
+
+def unplaceable(pod: str, problem: str, others: int) -> Reason:
+    """No node could run this pod, nor so many others; a pod without a gang is not named."""
+    code = UNSUPPORTED if problem == RESOURCE_CLAIMS_UNSUPPORTED else NO_VOLUME
+    text = f"{pod}: {problem}" if pod else problem
+    return Reason(code, f"{text}; and {others} more" if others else text)
+
+
+def preempting(failed: Sequence[str]) -> Reason:
+    """Pods of lower priority are being deleted; `failed`: why some could not be."""
+    return Reason(PREEMPTING, f"waits for pods of lower priority to leave{_failed(failed)}")
+
+
+def leaving(failed: Sequence[str]) -> Reason:
+    """The whole gang is being deleted; `failed`: why some members could not be."""
+    return Reason(LEAVING, f"waits for members that are being deleted{_failed(failed)}")
+
+
+def _failed(texts: Sequence[str]) -> str:
+    more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+    return f"; {texts[0]}{more}" if texts else ""
+
+
+def not_deleted(pod: Key, why: str, reader: Reader) -> str:
+    """Why a pod could not be deleted."""
+    if not reader.knows(pod):
+        return "a pod of another namespace could not be deleted"
+    return f"{pod.name} could not be deleted: {why}"
+
+
+def half_bound(why: str) -> str:
+    """Why the bound members of a gang are deleted."""
+    return f"half-bound and cannot be made whole: {why}"
+
+
+def provisioning(claims: int) -> Reason:
+    """So many claims have no volume yet."""
+    what = "a volume" if claims == 1 else f"{claims} volumes"
+    return Reason(PROVISIONING, f"waits for {what} to be bound to its claims")
+
+
+def bind_failed(why: str) -> Reason:
+    """The API server refused the last binds."""
+    return Reason(BIND_FAILED, why)
+
+
+def internal_error(error: Exception) -> Reason:
+    """A bug. The kind of error and no more: its text may hold what others wrote."""
+    text = f"an error in the scheduler itself ({type(error).__name__}); it is tried again"
+    return Reason(INTERNAL, text)
 
 
 def with_holds(
@@ -287,7 +342,7 @@ def _no_such_domain(domain: DomainShortage) -> str:
     tiers = domain.topology.tiers
     if domain.topology.required and (tiers is None or not tiers.required):
         return f"no node has all of the labels {' and '.join(domain.topology.required)}"
-    return "there is none with nodes"
+    return "none of them has nodes"
 
 
 def _shortage(short: ClassShortage) -> str:

@@ -1,8 +1,10 @@
 """Claims that wait for a node: choose their volumes, hold the gang's room, and wait for the binds.
 
 A claim gets an existing volume if one suits it; otherwise the chosen node is written to it, and the
-provisioner of its class provisions a volume there. The room of the whole plan is held meanwhile. If
-that takes longer than room is held, the gang yields to others for a moment and then tries again.
+provisioner of its class provisions a volume there. Until then the room of the whole plan is held.
+If that takes longer than room is held, the gang yields to others for a moment and tries again.
+
+Kept apart because together with it `gang_decision` would exceed 600 lines.
 """
 
 from __future__ import annotations
@@ -13,14 +15,13 @@ from typing import TYPE_CHECKING
 from muster.scheduler.cluster.volumes import VolumeChoice
 from muster.scheduler.decisions import reasons
 from muster.scheduler.decisions.bind_failures import BindRetry
-from muster.scheduler.decisions.decision import Action, Decision, GangView, Provision
-from muster.scheduler.decisions.reasons import Reason
+from muster.scheduler.decisions.decision import Action, GangView, Provision, Verdict
 from muster.scheduler.gangs import holds, phase
 from muster.scheduler.gangs.waiting_line import Parked, Wake
 from muster.scheduler.placement import volume_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from kubekit.objects.meta import Key
     from muster.scheduler.cluster.snapshot import Placement, Snapshot
@@ -31,52 +32,47 @@ YIELD_SECONDS = 10.0
 """Seconds for which others may take the room of a gang whose volumes do not come."""
 
 
-def wait_for_volumes(view: GangView, plan: Plan) -> Decision | None:
-    """The decision to wait until the claims of a plan are bound; None if they all are."""
-    state, current = view.state, view.record.phase
-    choices = choose_volumes(state.snapshot, plan.placements)
+def wait_for_volumes(view: GangView, plan: Plan) -> Verdict | None:
+    """The verdict to wait until the claims of a plan are bound; None if they all are."""
+    snapshot, current = view.known.snapshot, view.phase
+    choices = choose_volumes(snapshot, plan.placements)
     if not choices:
         return None
-    held = {slot.pod.metadata.uid: slot.node for slot in holds.holds_of(state.snapshot, view.key)}
-    waits = Parked(reason(len(choices)), Wake.STORAGE)
+    held = {slot.pod.metadata.uid: slot.node for slot in view.held.values()}
+    waits = Parked(reasons.provisioning(len(choices)), Wake.STORAGE)
     if held != {p.pod.metadata.uid: p.node for p in plan.placements}:
         if isinstance(current, phase.Provisioning) and not held:
             until = view.now + YIELD_SECONDS
-            view.record.retry = replace(view.record.retry or BindRetry(), not_before=until)
-            return Decision(replace(waits, until=until), (), current.resumes)
-        holds.hold_plan(state, view.gang, plan.placements)
+            view.retry = replace(view.retry or BindRetry(), not_before=until)
+            return Verdict(replace(waits, until=until), (), current.resumes)
+        holds.hold_plan(view, plan.placements)
     provisioning = phase.Provisioning(phase.standing(current))
-    return Decision(waits, write_choices(view, choices), provisioning)
+    return Verdict(waits, write_choices(view, choices), provisioning)
 
 
 def write_choices(view: GangView, choices: dict[Key, VolumeChoice]) -> tuple[Action, ...]:
     """The action that writes the choices which are not written yet."""
-    volumes = view.state.snapshot.volumes
+    volumes = view.known.snapshot.volumes
     new = {key: choice for key, choice in choices.items() if not _written(volumes, key, choice)}
     if not new:
         return ()
-    former = {key: volumes.chosen[key] for key in new if key in volumes.chosen}
-    view.state.undone_by(lambda: _choose_again(volumes, new, former))
-    volumes.choose(new)
+    view.chosen = {**view.chosen, **new}
     return (Provision(view.key, tuple(new.items())),)
 
 
-def _choose_again(volumes: Volumes, new: Iterable[Key], former: Mapping[Key, VolumeChoice]) -> None:
-    """Undo choices that will not be written."""
-    for key in new:
-        volumes.not_chosen(key)
-    volumes.choose(former)
-
-
 def split_ready(
-    snapshot: Snapshot, placements: tuple[Placement, ...]
-) -> tuple[tuple[Placement, ...], dict[Key, VolumeChoice]]:
-    """The placements that wait for no volume, and the choices for the claims of the others."""
-    choices, volumes = choose_volumes(snapshot, placements), snapshot.volumes
+    view: GangView, placements: tuple[Placement, ...]
+) -> tuple[tuple[Placement, ...], dict[Key, VolumeChoice], tuple[Action, ...]]:
+    """The placements that wait for no volume, the choices for the others, and their action."""
+    snapshot = view.known.snapshot
+    with snapshot.trial(view.room):
+        choices = choose_volumes(snapshot, placements)
+        actions = write_choices(view, choices)
     if not choices:
-        return placements, {}
-    ready = (p for p in placements if not volumes.waiting(p.cls.namespace, p.cls.claims))
-    return tuple(ready), choices
+        return placements, {}, ()
+    waiting = snapshot.volumes.waiting
+    ready = tuple(p for p in placements if not waiting(p.cls.namespace, p.cls.claims))
+    return ready, choices, actions
 
 
 def choose_volumes(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[Key, VolumeChoice]:
@@ -100,9 +96,3 @@ def _written(volumes: Volumes, key: Key, choice: VolumeChoice) -> bool:
     if volumes.chosen.get(key) == choice:
         return True
     return volume.is_claimed_by(claim) if volume is not None else claim.selected == choice.node
-
-
-def reason(claims: int) -> Reason:
-    """So many claims have no volume yet."""
-    what = "a volume" if claims == 1 else f"{claims} volumes"
-    return Reason(reasons.PROVISIONING, f"waits for {what} to be bound to its claims")

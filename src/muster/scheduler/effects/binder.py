@@ -16,8 +16,9 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import Conflict, MusterError, NotFound, is_temporary
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import PODS
+from kubekit.request_errors import Conflict, NotFound, is_temporary
 from muster.contract.gang import PLAN_ANNOTATION
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Binder:
     async def _settle_left_over(self, binding: PendingBind) -> BindResult:
         """Read what became of a bind of the last term: it was decided too long ago to be sent."""
         outcome = await self._look(binding) or BindOutcome.REFUSED
-        return BindResult(binding, outcome, "this process did not lead meanwhile")
+        return BindResult(binding, outcome, "another process may have led in between")
 
     async def _settle(self, binding: PendingBind) -> BindResult:
         """Bind; after an unclear answer read the pod, and bind again if it is not bound."""

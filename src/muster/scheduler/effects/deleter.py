@@ -19,10 +19,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kubekit.client.request import PatchType
-from kubekit.errors import ApiError, Conflict, MusterError, NotFound, is_temporary
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import PODS
+from kubekit.request_errors import ApiError, Conflict, NotFound, is_temporary
 from muster.scheduler.decisions import gang_deletion
-from muster.scheduler.effects.refusals import Refusals, report_to_nobody
+from muster.scheduler.effects.reporter import Refusals, report_to_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kubekit.client.client import Client
     from kubekit.objects.core import Pod
     from muster.scheduler.decisions.decision import Delete
-    from muster.scheduler.effects.refusals import ReportRight
+    from muster.scheduler.effects.reporter import ReportRight
 
 log = logging.getLogger(__name__)
 

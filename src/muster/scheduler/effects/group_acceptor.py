@@ -12,9 +12,10 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kubekit.errors import MusterError, NotFound
+from kubekit.errors import MusterError
+from kubekit.request_errors import NotFound
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
-from muster.scheduler.effects.refusals import Refusals
+from muster.scheduler.effects.reporter import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -59,7 +60,7 @@ class GroupAcceptor:
         while True:
             self._wake.clear()
             for key in [key for key, due in self._waiting.items() if due <= clock()]:
-                # Taken out first: a group of the same name that arrives meanwhile is written too.
+                # Taken out first: a group of that name that comes during the write is written too.
                 if self._waiting.pop(key, None) is not None and not await self._accept(key):
                     self._waiting.setdefault(key, clock() + RETRY_SECONDS)
             # Groups that arrived during the writes have set the event.

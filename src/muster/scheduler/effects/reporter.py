@@ -19,18 +19,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kubekit.control.event_recorder import EventRecorder
-from kubekit.errors import Conflict, Forbidden, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.conditions import new_condition
 from kubekit.objects.events import EventText, event_subject
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import timestamp
+from kubekit.request_errors import Conflict, Forbidden, NotFound
 from kubekit.rights import MISSING_RIGHT
 from muster.contract.gang import GroupCounts
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
 from muster.scheduler import isolated_errors
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
-from muster.scheduler.effects.refusals import Refusals
-from muster.scheduler.gangs.members import count_succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
 
+    ReportRight = Callable[[GangKey, Iterable[Pod], MissingRight], None]
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +219,7 @@ class Reporter:
 
     def _succeeded(self, key: GangKey) -> int:
         gang = self._state.index.gangs.get(key)
-        return 0 if gang is None else count_succeeded(self._state, gang)
+        return 0 if gang is None else self._state.count_succeeded(gang)
 
     def _subject_uid(self, key: GangKey) -> str:
         """A UID that tells a gang from an earlier gang of the same name."""
@@ -240,7 +240,7 @@ class Reporter:
         status = group_status(self._state, gang, reason, "", kind.version)
         if status is None or status == reported.status:
             return True
-        stamp = timestamp(datetime.now(UTC))  # left out above: the time alone is no change
+        stamp = timestamp(datetime.now(UTC))  # left out above: the time alone is not a change
         body = {"status": group_status(self._state, gang, reason, stamp, kind.version)}
         reported.at = now
         patch = self._client.patch(kind, group.metadata.key, body, subresource="status")
@@ -259,6 +259,8 @@ class Reporter:
         retried = (pod for pod in members.bound if not pod.spec.node_name)
         pending = (*members.pending, *(retried if reason.code == BIND_FAILED else ()))
         for pod in pending:
+            if reason.code != BIND_FAILED and self._has_node(gang, pod.metadata.uid):
+                continue  # since the others were written
             reported = self._pods.get(pod.metadata.uid)
             is_large = len(pending) > MAX_REFRESHED_PODS
             has_same_code = reported is not None and reported.code == reason.code
@@ -273,6 +275,11 @@ class Reporter:
                 return False
             self._pods[pod.metadata.uid] = reason
         return True
+
+    def _has_node(self, gang: Gang, uid: str) -> bool:
+        """Whether a member is bound or being bound."""
+        pod = gang.pods.get(uid)
+        return uid in self._state.assumed or (pod is not None and bool(pod.spec.node_name))
 
     async def _report_event(self, gang: Gang, reason: Reason | None) -> bool:
         subject = self._subject(gang)
@@ -324,7 +331,7 @@ def group_status(
         pending=len(members.pending),
         running=members.running,
         failed=len(members.failed),
-        succeeded=count_succeeded(state, gang),
+        succeeded=state.count_succeeded(gang),
         reason=reason.text if reason is not None else "",
         version=version,
         conditions=status.conditions if status is not None else (),
@@ -337,3 +344,32 @@ def _is_complete(reported: _Reported, report: Report) -> bool:
     before, reason = reported.reason, report.reason
     missing = before is not None and before.code == NOT_ENOUGH_MEMBERS
     return missing and (reason is None or reason.code != NOT_ENOUGH_MEMBERS)
+
+
+# -- rejected writes -------------------------------------------------------------------------------
+
+
+def report_to_nobody(gang: GangKey, pods: Iterable[Pod], missing: MissingRight) -> None:
+    """Default for `report`: does nothing."""
+
+
+class Refusals:
+    """The writes of one part of the scheduler that the API server rejects.
+
+    A missing RBAC rule concerns a verb on a resource, not one pod, so the log has it once. `report`
+    gets the gang concerned, pods of it and the missing right.
+    """
+
+    def __init__(self, log: logging.Logger, report: ReportRight = report_to_nobody) -> None:
+        self._log, self._report, self._known = log, report, set[str]()
+
+    def take(self, error: MusterError, gang: GangKey | None, pods: Iterable[Pod] = ()) -> None:
+        """Log an error unless the same rule was missing before; tell the gang, if one is given."""
+        missing = error.missing_right
+        action = error.action if isinstance(error, Forbidden) else ""
+        about = str(missing or action or error)
+        if about not in self._known:
+            self._known.add(about)
+            self._log.warning("%s", error)
+        if missing and gang is not None:
+            self._report(gang, pods, missing)

@@ -11,9 +11,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kubekit.errors import Forbidden, LeaseLost, MusterError, NotFound
+from kubekit.control.leader_election import LeaseLost
+from kubekit.errors import MusterError
 from kubekit.objects.storage import SELECTED_NODE, VOLUME_CLAIMS, VOLUMES, claim_ref_patch
-from muster.scheduler.effects.refusals import Refusals, report_to_nobody
+from kubekit.request_errors import Forbidden, NotFound
+from muster.scheduler.effects.reporter import Refusals, report_to_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Key
     from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.decision import Provision
-    from muster.scheduler.effects.refusals import ReportRight
+    from muster.scheduler.effects.reporter import ReportRight
     from muster.scheduler.state import State
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ class Provisioner:
                     self._refusals.take(error, provision.gang)
                     self._try_again(provision, key, FORBIDDEN_RETRY_SECONDS)
                 except MusterError as error:
-                    log.warning("claim %s: volume choice not written: %s", key, error)
+                    log.warning("claim %s: the choice of a volume was not written: %s", key, error)
                     self._try_again(provision, key, RETRY_SECONDS)
 
     def _try_again(self, provision: Provision, key: Key, seconds: float) -> None:

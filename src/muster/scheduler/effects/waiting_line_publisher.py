@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from kubekit.errors import MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key, timestamp
 from kubekit.objects.quantity import format_amount
+from kubekit.request_errors import NotFound
+from kubekit.telemetry.metrics import gauge
 from muster.contract import waiting_line_format
 from muster.contract.waiting_line_format import HeldRoom, WaitingGang
-from muster.scheduler import isolated_errors, metrics
+from muster.scheduler import isolated_errors
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.decisions.reasons import NOT_ENOUGH_MEMBERS
 from muster.scheduler.gangs.phase import is_half_bound
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
     from muster.scheduler.state import State
 
 log = logging.getLogger(__name__)
+
+WAITING = gauge("gangs_waiting", "Gangs that wait", "reason")
+ROOMS_HELD = gauge("rooms_held", "Holds for missing members")
+HALF_BOUND = gauge("gangs_half_bound", "Gangs that have some members running and lack others")
 
 PUBLISH_EVERY = 1.0
 RETRY_SECONDS = 30.0
@@ -181,14 +187,14 @@ def _clipped(text: str, most: int) -> str:
 
 def set_gauges(state: State) -> None:
     """Set the gauges."""
-    metrics.WAITING.clear()
+    WAITING.clear()
     waiting = (record.rest.reason for record in state.records.values())
     codes = Counter(reason.code for reason in waiting if reason is not None)
     for code, n in codes.items():
-        metrics.WAITING.labels(code).set(n)
-    metrics.ROOMS_HELD.set(sum(map(len, state.snapshot.held_for.values())))
+        WAITING.labels(code).set(n)
+    ROOMS_HELD.set(sum(map(len, state.snapshot.held_for.values())))
     half_bound = (is_half_bound(record.phase) for record in state.records.values())
-    metrics.HALF_BOUND.set(sum(half_bound))
+    HALF_BOUND.set(sum(half_bound))
 
 
 class LinePublisher:

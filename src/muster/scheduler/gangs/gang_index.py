@@ -2,8 +2,8 @@
 
 A pod names its gang by a label, an annotation or a field (`api.gang_dialects`); a pod that names
 none may be covered by a disruption budget that declares a gang; any other pod addressed to us is a
-gang of one. Minimum, roles and priority are computed from members and declaration whenever they
-are needed: nothing derived is stored that could go stale, except the sorted members.
+gang of one. What is derived from members and declaration is computed when it is first needed, and
+again after `Gang.changed`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kubekit.errors import InvalidSelector
 from kubekit.objects.meta import HasMetadata, Key
-from kubekit.objects.selectors import Selector, from_labels
+from kubekit.objects.selectors import InvalidSelector, Selector, from_labels
 from muster.contract.gang import GangKey, GangTerms
 from muster.contract.gang_dialects import (
     DIALECT_BY_NAME,
@@ -47,14 +46,34 @@ class Gang:
     kind: Kind[Any] | None = None
     sorted_members: Members | None = None
     """The members as last sorted; None once one of them has changed."""
-    earlier_run: set[str] = field(default_factory=set)
+    earlier_run: frozenset[str] = frozenset()
     """Pods that ended in an earlier run: they no longer count."""
     last_priority: int = 0
     """The priority of the last member that left: room may be held for a gang without members."""
+    _terms: GangTerms | None = field(default=None, init=False)
+    _lowest_priority: int | None = field(default=None, init=False)
+
+    def changed(self) -> None:
+        """Drop what was derived: a member or the declaration has changed."""
+        self.sorted_members = self._terms = self._lowest_priority = None
 
     @property
     def terms(self) -> GangTerms | None:
         """Minimum, roles and priority; None while the object that pods name does not exist."""
+        if self._terms is None:
+            self._terms = self._read_terms()
+        return self._terms
+
+    @property
+    def lowest_priority(self) -> int:
+        """The priority of the lowest member that has not ended, if there is one."""
+        if self._lowest_priority is None:
+            live = [pod.spec.priority for pod in self.pods.values() if not pod.finished]
+            ended = (pod.spec.priority for pod in self.pods.values())
+            self._lowest_priority = min(live or ended, default=self.last_priority)
+        return self._lowest_priority
+
+    def _read_terms(self) -> GangTerms | None:
         dialect = DIALECT_BY_NAME[self.key.dialect]
         if dialect.from_pods is not None:
             return dialect.from_pods(self.pods.values())
@@ -160,7 +179,8 @@ class GangIndex:
         if key is not None:
             self.of_pod[uid] = key
             gang = self._gang(key)
-            gang.pods[uid], gang.sorted_members = pod, None
+            gang.pods[uid] = pod
+            gang.changed()
         return key
 
     def drop_pod(self, uid: str) -> GangKey | None:
@@ -232,10 +252,7 @@ class GangIndex:
         Quotas and admission limit the priorities of pods. Nothing limits the class that a group
         names, and many users may write groups.
         """
-        live = [p for p in gang.pods.values() if not p.finished]
-        priorities = (p.spec.priority for p in live or gang.pods.values())
-        lowest = min(priorities, default=gang.last_priority)
-        terms = gang.terms or GangTerms()
+        lowest, terms = gang.lowest_priority, gang.terms or GangTerms()
         if terms.priority is not None:
             return min(terms.priority, lowest)
         return min(self._classes.get(terms.priority_class, lowest), lowest)
@@ -268,6 +285,7 @@ class GangIndex:
             return
         name = Key(key.namespace, key.name)
         gang.declared = gang.kind = None
+        gang.changed()
         if key.dialect == PDB.name:
             budget = self.budgets.get(name)
             gang.declared = budget.object if budget is not None and budget.declares_gang else None
@@ -285,5 +303,5 @@ class GangIndex:
         if gang is not None:
             if (pod := gang.pods.pop(uid, None)) is not None:
                 gang.last_priority = pod.spec.priority
-            gang.earlier_run.discard(uid)
-            gang.sorted_members = None
+            gang.earlier_run -= {uid}
+            gang.changed()

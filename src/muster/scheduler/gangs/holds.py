@@ -2,7 +2,7 @@
 
 When a member of a running gang dies, its slot becomes a hold in the same call, so that no other
 gang can take the room. Without it there is a deadlock: a member dies, another gang takes its room,
-and both gangs wait for each other's room for ever. A hold is a slot like any other and exists once,
+and both gangs wait for each other's room forever. A hold is a slot like any other and exists once,
 in the snapshot; `held_for` finds it by gang.
 
 A hold lasts for the full time after a failure, an eviction or the loss of a node; half a minute
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,6 @@ from muster.scheduler.cluster.nodes import is_schedulable
 from muster.scheduler.cluster.pod_class import PODS, parse_resources
 from muster.scheduler.cluster.snapshot import Hold, Slot, SlotKind
 from muster.scheduler.gangs import phase
-from muster.scheduler.gangs.members import find_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from muster.scheduler.cluster.snapshot import Placement, Snapshot
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
+    from muster.scheduler.settings import Settings
     from muster.scheduler.state import State
 
 
@@ -82,14 +81,14 @@ def hold_seconds(annotations: Mapping[str, str], default: float) -> float:
     return default if seconds is None else seconds
 
 
-def full_hold(state: State, gang: Gang) -> Hold:
+def full_hold(settings: Settings, gang: Gang, now: float) -> Hold:
     """A hold for the full time from now on."""
-    return Hold(state.now + _seconds(state, gang), promised=True)
+    return Hold(now + _seconds(settings, gang), promised=True)
 
 
-def _seconds(state: State, gang: Gang) -> float:
+def _seconds(settings: Settings, gang: Gang) -> float:
     """How long room is held for a gang: its users choose within the administrator's limit."""
-    default, most = state.settings.hold_seconds, state.settings.max_hold_seconds
+    default, most = settings.hold_seconds, settings.max_hold_seconds
     return min(hold_seconds(gang.annotations, default), max(default, most))
 
 
@@ -101,73 +100,32 @@ def restarts_on_end(annotations: Mapping[str, str]) -> bool:
 # -- making and ending holds -----------------------------------------------------------------------
 
 
-def hold_room(state: State, gang: Gang, room: Slot | Placement, hold: Hold) -> None:
-    """Hold the room of a slot, or of a placement that is not bound, for a gang."""
-    key, pod = gang.key, room.pod
-    uid = f"hold/{key.dialect}/{key}/{pod.metadata.uid}"
-    priority = state.index.priority(gang)
-    former = state.snapshot.slots.get(uid)
-    state.undone_by(lambda: _restore(state, uid, former))
-    state.snapshot.put(
-        Slot(uid, room.node, room.cls, pod, SlotKind.HOLD, False, priority, key, hold)
-    )
+def new_hold(key: GangKey, priority: int, room: Slot | Placement, hold: Hold) -> Slot:
+    """A hold of the room of a slot, or of a placement that is not bound."""
+    uid = f"hold/{key.dialect}/{key}/{room.pod.metadata.uid}"
+    return Slot(uid, room.node, room.cls, room.pod, SlotKind.HOLD, False, priority, key, hold)
 
 
-def _restore(state: State, uid: str, former: Slot | None) -> None:
-    """Undo a hold: put back the slot that it replaced, if there was one."""
-    state.snapshot.remove(uid)
-    if former is not None:
-        state.snapshot.put(former)
-
-
-def hold_plan(state: State, gang: Gang, placements: Iterable[Placement]) -> None:
+def hold_plan(view: GangView, placements: Iterable[Placement]) -> None:
     """Hold the room of a whole plan, and nothing else, for a gang."""
-    drop_holds(state, gang.key)
+    view.drop_holds()
+    full = full_hold(view.known.settings, view.gang, view.now)
     for placement in placements:
-        hold_room(state, gang, placement, full_hold(state, gang))
+        view.hold(new_hold(view.key, view.priority, placement, full))
 
 
 def hold_placeholders(
     view: GangView, placements: Iterable[Placement], former: Iterable[Hold]
 ) -> None:
     """Hold the room of placeholders, for no longer than room was held for them before."""
-    state, late = view.state, late_members(view)
+    late, full = late_members(view), full_hold(view.known.settings, view.gang, view.now)
     before = sorted(hold for hold in former if not hold.late)
     for placement in placements:
         role = role_of(placement.pod)
         role = role if role in late else ""
-        # A hold that moves to another node keeps its end, or moving would extend it for ever.
-        hold = before.pop() if before and not role else full_hold(state, view.gang)
-        hold_room(state, view.gang, placement, hold._replace(late=role))
-
-
-def drop_hold(state: State, slot: Slot) -> None:
-    """Free held room."""
-    state.undone_by(lambda: state.snapshot.put(slot))
-    state.snapshot.remove(slot.uid)
-    state.room_changed(slot, None)
-
-
-def drop_holds(state: State, key: GangKey) -> list[Hold]:
-    """Free all room held for a gang; returns the holds."""
-    slots = holds_of(state.snapshot, key)
-    for slot in slots:
-        drop_hold(state, slot)
-    return [slot.hold for slot in slots if slot.hold is not None]
-
-
-def drop_holds_on(state: State, node: str) -> None:
-    """End the holds on a lost or cordoned node: their gangs look for room on other nodes."""
-    for slot in list(state.snapshot.on_node.get(node, {}).values()):
-        if slot.kind is SlotKind.HOLD and slot.owner is not None:
-            drop_hold(state, slot)
-            state.mark_due(slot.owner)
-
-
-def holds_of(snapshot: Snapshot, key: GangKey) -> tuple[Slot, ...]:
-    """The slots held for a gang, in a fixed order."""
-    held = snapshot.held_for.get(key)
-    return tuple(held[uid] for uid in sorted(held)) if held else ()
+        # A hold that moves to another node keeps its end, or moving would extend it forever.
+        hold = before.pop() if before and not role else full
+        view.hold(new_hold(view.key, view.priority, placement, hold._replace(late=role)))
 
 
 def holds_on(snapshot: Snapshot, nodes: Mask) -> dict[GangKey, list[Hold]]:
@@ -181,48 +139,48 @@ def holds_on(snapshot: Snapshot, nodes: Mask) -> dict[GangKey, list[Hold]]:
     return by_gang
 
 
-def member_left(state: State, gang: Gang, pod: Pod, slot: Slot, *, gone: bool) -> None:
-    """Hold the room of a member that left it, if a replacement is expected.
+def after_member(state: State, gang: Gang, pod: Pod, slot: Slot, *, gone: bool) -> Hold | None:
+    """The hold for the replacement of a member that left its room, if one is expected."""
+    key = gang.key
+    foreign = pod.spec.scheduler_name not in state.index.names
+    if key.dialect == SINGLE_POD.name or gang.ended or foreign:
+        return None
+    if phase.holds_ended(state.record(key).phase):
+        return None
+    lost, seconds = state.snapshot.nodes.get(slot.node) is None, _seconds(state.settings, gang)
+    return hold_after(slot.pod if gone else pod, state.now, seconds, node_lost=lost)
+
+
+def is_room_held_after(state: State, gang: Gang, slot: Slot) -> bool:
+    """Whether the room of a member that left, and that is to be replaced, is held.
 
     A gang without any bound member holds nothing, because nothing of it runs that would wait; a
     gang that its owner restarts as a whole does, because all its members come back at once.
     """
-    record, key = state.record(gang.key), gang.key
-    if key.dialect == SINGLE_POD.name or gang.ended or phase.holds_ended(record.phase):
-        return
-    if pod.spec.scheduler_name not in state.index.names:
-        return
     node = state.snapshot.nodes.get(slot.node)
-    last = slot.pod if gone else pod
-    hold = hold_after(last, state.now, _seconds(state, gang), node_lost=node is None)
-    if hold is None:
-        return
-    record.run.expects.append(hold.until)
     runs = bool(state.members(gang).bound) or phase.restarts_whole(gang.annotations)
-    lacks = find_missing(state, gang).total > len(state.snapshot.held_for.get(key, ()))
-    if runs and lacks and node is not None and is_schedulable(node):
-        hold_room(state, gang, slot, hold)
+    lacks = state.missing(gang).total > len(state.snapshot.held_for.get(gang.key, ()))
+    return runs and lacks and node is not None and is_schedulable(node)
 
 
 def review_holds(view: GangView) -> bool:
     """End needless holds, extend holds whose replacement exists; whether one has run out."""
-    state, key = view.state, view.key
     if view.gang.ended:
-        drop_holds(state, key)
+        view.drop_holds()
     present = {role_of(pod) for pod in view.members.bound}
     spare = -view.missing.total  # above zero: more holds than missing members
     ran_out = False
-    for slot in holds_of(state.snapshot, key):
+    for slot in view.holds():
         hold = slot.hold
         assert hold is not None
         spare += not hold.late
         if (spare > 0 and not hold.late) or (hold.late and hold.late in present):
-            drop_hold(state, slot)
+            view.drop_hold(slot)
         elif view.members.pending and not hold.promised:
-            state.undone_by(partial(state.snapshot.put, slot))
-            state.snapshot.put(replace(slot, hold=full_hold(state, view.gang)))
+            full = full_hold(view.known.settings, view.gang, view.now)
+            view.hold(replace(slot, hold=full))
         elif hold.until <= view.now:
-            drop_hold(state, slot)
+            view.drop_hold(slot)
             ran_out = ran_out or not hold.late
     return ran_out
 
@@ -232,7 +190,7 @@ def review_holds(view: GangView) -> bool:
 
 def exceeds_cluster(view: GangView, lacking: Mapping[str, int]) -> bool:
     """Whether more members are absent than all nodes together could run if they were empty."""
-    snapshot = view.state.snapshot
+    snapshot = view.known.snapshot
     snapshot.settle()
     room = snapshot.nodes.allocatable[snapshot.classes.column(PODS)].sum()
     return sum(lacking.values()) > min(MAX_PLACEHOLDERS, int(room))
@@ -243,12 +201,12 @@ def exceeds_last_minimum(view: GangView) -> bool:
 
     No quota counts held room, so room is held for members that were there and for no others.
     """
-    return view.terms.min > view.record.run.met
+    return view.terms.min > view.run.met
 
 
 def holds_will_follow(view: GangView) -> bool:
     """Whether members being deleted still use the room that will be held for the missing ones."""
-    held = len(view.state.snapshot.held_for.get(view.key, ()))
+    held = len(view.held)
     return held + len(view.members.leaving) >= view.missing.total > held
 
 
@@ -276,7 +234,7 @@ def late_members(view: GangView) -> dict[str, Pod]:
     requested = _read_late(view.annotations) if LATE_ANNOTATION in view.annotations else {}
     if not requested:
         return {}
-    succeeded = view.record.run.succeeded.values()
+    succeeded = view.run.succeeded.values()
     present = {role_of(pod) for pod in view.gang.pods.values()} | set(succeeded)
     left = _room_for_late(view)
     late: dict[str, Pod] = {}
@@ -293,7 +251,7 @@ def late_members(view: GangView) -> dict[str, Pod]:
 
 def _room_for_late(view: GangView) -> Counter[str]:
     """The room that late members may get together: as much as the members that exist request."""
-    classes, room = view.state.snapshot.classes, Counter[str]()
+    classes, room = view.known.snapshot.classes, Counter[str]()
     for pod in (*view.members.pending, *view.members.bound):
         room.update(classes.of(pod).requests)
     return room | Counter(SMALL_LAUNCHER)
@@ -302,8 +260,7 @@ def _room_for_late(view: GangView) -> Counter[str]:
 def late_holds(view: GangView) -> tuple[Slot, ...]:
     """The slots held for late members that have a pod now."""
     roles = {role_of(pod) for pod in view.members.pending} - {""}
-    slots = holds_of(view.state.snapshot, view.key)
-    return tuple(slot for slot in slots if slot.hold is not None and slot.hold.late in roles)
+    return tuple(slot for slot in view.holds() if slot.hold is not None and slot.hold.late in roles)
 
 
 def _read_late(annotations: Mapping[str, str]) -> dict[str, Any]:

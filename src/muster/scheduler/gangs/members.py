@@ -1,6 +1,6 @@
 """The members of a gang sorted by state, the members it lacks, and its run.
 
-Members that succeed count as present for as long as their run lasts, also when their objects are
+Members that succeed count as present for as long as their run lasts, even when their objects are
 gone; after a restart of the scheduler the group's status tells how many there were. A run is over
 when the minimum has succeeded, no member is left and no replacement is expected. From then on its
 successes do not count, so that the next run of the same gang is all or nothing too.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, role_of
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
 
     from kubekit.objects.core import Pod
     from muster.contract.gang import GangTerms
-    from muster.scheduler.cluster.pod_class import PodClass
+    from muster.scheduler.cluster.pod_class import PodClass, PodClasses
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
-    from muster.scheduler.state import State
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Members:
     foreign: int = 0
     ours: bool = True
 
-    @property
+    @cached_property
     def being_bound(self) -> bool:
         """Whether binds are not confirmed: they may still fail, and the gang is due then."""
         return not all(pod.spec.node_name for pod in self.bound)
@@ -60,14 +60,14 @@ class Missing:
     roles: Mapping[str, int]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
     """The memory of a gang's current run."""
 
     seen: bool = False
     """Whether this process has considered the gang before."""
-    succeeded: dict[str, str] = field(default_factory=dict)
-    """Members that succeeded, name to role, also after their objects are gone."""
+    succeeded: Mapping[str, str] = field(default_factory=dict)
+    """Members that succeeded, name to role, even after their objects are gone."""
     recalled: int = 0
     """Members that succeeded before this process started and whose objects are gone."""
     succeeded_last_run: int = 0
@@ -76,11 +76,20 @@ class Run:
     """The minimum that the gang last met."""
     inherited: bool = False
     """Whether an earlier process has bound members: their minimum counts as met."""
-    expects: list[float] = field(default_factory=list)
+    expects: tuple[float, ...] = ()
     """Until when replacements are expected, one time for each member that died."""
 
 
-def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str]) -> Members:
+def members_of(gang: Gang, assumed: Mapping[str, str], names: Collection[str]) -> Members:
+    """The members as last sorted, or sorted now if one of them has changed."""
+    if gang.sorted_members is None:
+        gang.sorted_members = sort_members(gang, gang.earlier_run, assumed, names)
+    return gang.sorted_members
+
+
+def sort_members(
+    gang: Gang, earlier_run: Collection[str], assumed: Mapping[str, str], names: Collection[str]
+) -> Members:
     """Sort a gang's members; `assumed` has the binds in flight, `names` our scheduler names."""
     bound: list[Pod] = []
     pending: list[Pod] = []
@@ -90,7 +99,7 @@ def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str])
     gated = running = foreign = 0
     for pod in sorted(gang.pods.values(), key=lambda p: p.metadata.name):
         if pod.finished:
-            if pod.metadata.uid not in gang.earlier_run:
+            if pod.metadata.uid not in earlier_run:
                 (succeeded if pod.status.phase == "Succeeded" else failed).append(pod)
         elif pod.metadata.deletion_timestamp is not None:
             leaving.append(pod)
@@ -122,9 +131,9 @@ def count_by_role(pods: Iterable[Pod]) -> Counter[str]:
     return Counter(map(role_of, pods))
 
 
-def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]:
+def group_by_class(classes: PodClasses, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]:
     """Pods by class and role, in the order of their first member."""
-    classes, members = state.snapshot.classes, tuple(pods)
+    members = tuple(pods)
     groups: dict[tuple[PodClass, str], list[Pod]] = {}
     known = -1
     # A pod's selector can make a label interesting that tells earlier pods apart: then start again.
@@ -138,14 +147,14 @@ def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]
 # -- missing members -------------------------------------------------------------------------------
 
 
-def find_missing(state: State, gang: Gang) -> Missing:
+def find_missing(gang: Gang, members: Members, run: Run) -> Missing:
     """The members a gang lacks. Members that succeeded in this run count, even if deleted since."""
-    terms, record = gang.terms, state.records.get(gang.key)
+    terms = gang.terms
     if terms is None:
         return Missing(0, {})
-    if record is None or not (record.run.succeeded or record.run.recalled):
-        return missing(terms, state.members(gang))
-    return missing(terms, state.members(gang), _gone(gang, record.run), record.run.recalled)
+    if not (run.succeeded or run.recalled):
+        return missing(terms, members)
+    return missing(terms, members, _gone(gang, run), run.recalled)
 
 
 def missing(
@@ -187,10 +196,9 @@ def missing_pods(view: GangView) -> dict[str, int]:
 # -- the run ---------------------------------------------------------------------------------------
 
 
-def count_succeeded(state: State, gang: Gang) -> int:
+def count_succeeded(gang: Gang, members: Members, run: Run) -> int:
     """How many members succeeded in this run, or in the last one until the next begins."""
-    run = state.record(gang.key).run
-    count = len(state.members(gang).succeeded) + len(_gone(gang, run)) + run.recalled
+    count = len(members.succeeded) + len(_gone(gang, run)) + run.recalled
     return count or run.succeeded_last_run
 
 
@@ -202,54 +210,55 @@ def _gone(gang: Gang, run: Run) -> tuple[str, ...]:
     return tuple(role for name, role in run.succeeded.items() if name not in present)
 
 
-def pod_seen(gang: Gang, run: Run, pod: Pod, *, gone: bool) -> None:
-    """Remember a success; forget it when a member of the same name is alive again."""
+def pod_seen(gang: Gang, run: Run, pod: Pod, *, gone: bool) -> Run:
+    """The run with a success remembered, or forgotten if a member of that name is alive again."""
+    name = pod.metadata.name
+    if gone or pod.metadata.uid in gang.earlier_run:
+        return run
     if pod.status.phase == "Succeeded":
-        if not gone and pod.metadata.uid not in gang.earlier_run:
-            run.succeeded[pod.metadata.name] = role_of(pod)
-    elif not gone and not pod.finished:
-        run.succeeded.pop(pod.metadata.name, None)
+        return replace(run, succeeded={**run.succeeded, name: role_of(pod)})
+    if pod.finished or name not in run.succeeded:
+        return run
+    return replace(run, succeeded={n: role for n, role in run.succeeded.items() if n != name})
 
 
-def review_run(state: State, gang: Gang, now: float) -> None:
-    """Recall a gang's successes from before a restart, and end its run if it is over."""
+def review_run(gang: Gang, members: Members, run: Run, now: float) -> tuple[Run, bool]:
+    """The run now, with successes from before a restart, and whether an earlier one is over."""
     terms = gang.terms
     if gang.key.dialect == SINGLE_POD.name or terms is None:
-        return
-    run, members = state.record(gang.key).run, state.members(gang)
-    first, run.seen = not run.seen, True
-    if run.inherited or not find_missing(state, gang).total:
-        run.met, run.inherited = terms.min, False
-    if first:
-        status = getattr(gang.declared, "status", None)
-        if isinstance(status, PodGroupStatus):
-            before = DIALECT_BY_NAME[gang.key.dialect].succeeded(status)
-            run.recalled = max(0, before - len(members.succeeded))
-        if _is_a_later_run(terms, members):
-            _end(gang, run, len(members.succeeded))
+        return run, False
+    first, lacks = not run.seen, find_missing(gang, members, run).total
+    met = terms.min if run.inherited or not lacks else run.met
+    if first or run.inherited or met != run.met:
+        recalled = _recalled(gang, members, run) if first else run.recalled
+        run = replace(run, seen=True, recalled=recalled, met=met, inherited=False)
+    if first and _is_a_later_run(terms, members):
+        return replace(run, succeeded={}, recalled=0, succeeded_last_run=0), True
     if run.succeeded_last_run and (members.bound or members.pending):
-        run.succeeded_last_run = 0
+        run = replace(run, succeeded_last_run=0)
     if not (members.succeeded or run.succeeded or run.recalled):
-        return
-    complete = not find_missing(state, gang).total
-    if complete and _is_over(members, run, now, first=first):
-        _end(gang, run, count_succeeded(state, gang))
+        return run, False
+    if find_missing(gang, members, run).total or not _is_over(members, run, now, first=first):
+        return run, False
+    count = count_succeeded(gang, members, run)
+    return replace(run, succeeded={}, recalled=0, succeeded_last_run=count, expects=()), True
+
+
+def _recalled(gang: Gang, members: Members, run: Run) -> int:
+    """The members that succeeded before a restart and are gone, by the group's status."""
+    status = getattr(gang.declared, "status", None)
+    if not isinstance(status, PodGroupStatus):
+        return run.recalled
+    return max(0, DIALECT_BY_NAME[gang.key.dialect].succeeded(status) - len(members.succeeded))
 
 
 def _is_over(members: Members, run: Run, now: float, *, first: bool) -> bool:
     """Whether no member of a run is left, and none is expected."""
-    if members.bound or members.leaving or members.gated:
+    if members.bound or members.leaving or members.gated or any(t > now for t in run.expects):
         return False
-    run.expects = [until for until in run.expects if until > now]
     # Pending pods keep a run going. At our first look they cannot belong to a run of which not even
     # the succeeded pods are left: they are the next one.
-    return not run.expects and (not members.pending or (first and not members.succeeded))
-
-
-def _end(gang: Gang, run: Run, succeeded: int) -> None:
-    gang.earlier_run = {uid for uid, pod in gang.pods.items() if pod.finished}
-    gang.sorted_members = None
-    run.succeeded, run.recalled, run.succeeded_last_run = {}, 0, succeeded
+    return not members.pending or (first and not members.succeeded)
 
 
 def _is_a_later_run(terms: GangTerms, members: Members) -> bool:

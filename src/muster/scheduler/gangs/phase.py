@@ -3,7 +3,7 @@
 Every decision begins with `observe`, which computes the phase from facts: which members are bound,
 missing, or being bound. The decision may then move it on, for instance from Waiting to Binding. A
 planned phase (Provisioning, Preempting, Binding) remembers the phase that the gang resumes if the
-plan fails. Only this module assigns `record.phase`.
+plan fails. Phases are values: the functions here return the next one.
 
 Phases live in memory. After a restart of the scheduler every gang is `Unseen`, and `observe` finds
 its phase again from the pods and their plan annotations.
@@ -22,7 +22,7 @@ from muster.scheduler.gangs.members import Run, missing_pods
 from muster.scheduler.gangs.waiting_line import Idle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Set
+    from collections.abc import Mapping, Set
 
     from muster.scheduler.decisions.bind_failures import BindRetry
     from muster.scheduler.decisions.decision import GangView
@@ -140,7 +140,7 @@ class LastReport:
     counts: tuple[int, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True)
 class GangRecord:
     """The scheduler's memory of one gang beside its members."""
 
@@ -154,15 +154,6 @@ class GangRecord:
     errors: int = 0
     """Decisions in a row that raised."""
 
-    def saved(self) -> Callable[[], None]:
-        """A function that restores what a decision changes: the run itself keeps its facts."""
-        before = (self.phase, self.retry, self.rest, self.last_report)
-
-        def restore() -> None:
-            self.phase, self.retry, self.rest, self.last_report = before
-
-        return restore
-
 
 STRICT = "MUSTER_ASSERT" in os.environ
 """Set by the tests: a broken promise then raises."""
@@ -175,12 +166,12 @@ def broken(promise: str) -> None:
     log.error("please report this: %s", promise)
 
 
-def move(record: GangRecord, to: Phase) -> None:
-    """Change the phase; a phase may always be replaced by one of its own type."""
-    kind = type(record.phase)
+def move(before: Phase, to: Phase) -> Phase:
+    """The next phase; a phase may always be replaced by one of its own type."""
+    kind = type(before)
     if type(to) is not kind and type(to) not in MOVES[kind]:
         broken(f"a gang moves from {kind.__name__} to {type(to).__name__}")
-    record.phase = to
+    return to
 
 
 def standing(phase: Phase) -> Standing:
@@ -220,17 +211,16 @@ def observe(view: GangView) -> bool:
     Holds end when a gang that ran has no bound member left. They are for gangs that still run, and
     for gangs that their owner restarts as a whole.
     """
-    record = view.record
     phase = _observed(view)
-    ran = isinstance(record.phase, Whole | Mending | HalfBound)
-    move(record, phase)
+    ran = isinstance(view.phase, Whole | Mending | HalfBound)
+    view.phase = move(view.phase, phase)
     return ran and not view.started and isinstance(phase, Gathering | Waiting | Done)
 
 
 def _observed(view: GangView) -> Phase:
-    phase = view.record.phase
+    phase = view.phase
     if isinstance(phase, Preempting):
-        phase = replace(phase, victims=phase.victims & view.state.snapshot.slots.keys())
+        phase = replace(phase, victims=phase.victims & view.known.snapshot.slots.keys())
     if not view.missing.total:
         return _with_minimum(view, phase)
     if view.started:
@@ -262,7 +252,7 @@ def _with_some(view: GangView, phase: Phase) -> Phase:
 def _with_none(view: GangView, phase: Phase) -> Phase:
     # Members bound here are those of other schedulers: `started` is about ours.
     runs = view.members.bound or restarts_whole(view.annotations)
-    if runs and view.key in view.state.snapshot.held_for:
+    if runs and view.held:
         if isinstance(phase, Whole):
             return Mending()
         if isinstance(phase, Mending | HalfBound):
@@ -272,7 +262,7 @@ def _with_none(view: GangView, phase: Phase) -> Phase:
         return replace(phase, resumes=Waiting())
     if isinstance(phase, Provisioning) and complete:
         return replace(phase, resumes=Waiting())
-    if view.record.run.succeeded_last_run and not view.members.pending:
+    if view.run.succeeded_last_run and not view.members.pending:
         return Done()
     return Waiting() if complete else Gathering()
 
@@ -285,35 +275,36 @@ def restarts_whole(annotations: Mapping[str, str]) -> bool:
 # -- events ----------------------------------------------------------------------------------------
 
 
-def end_holds(record: GangRecord) -> None:
+def end_holds(phase: Phase) -> Phase:
     """A hold ran out: no room is held until the gang is whole again."""
-    current = standing(record.phase)
+    current = standing(phase)
     if isinstance(current, Mending | HalfBound):
-        _set_standing(record, replace(current, holds_ended=True))
+        return _with_standing(phase, replace(current, holds_ended=True))
+    return phase
 
 
-def half_bound_until(record: GangRecord, release_at: float) -> None:
+def half_bound_until(phase: Phase, release_at: float) -> Phase:
     """A bind failed: release the gang at that time if it is half-bound, unless a time is set."""
-    current = standing(record.phase)
-    if isinstance(record.phase, Binding) and isinstance(current, Waiting):
-        _set_standing(record, HalfBound(release_at))
-    elif isinstance(current, HalfBound) and current.release_at is None and not current.undeletable:
-        _set_standing(record, replace(current, release_at=release_at))
+    current = standing(phase)
+    if isinstance(phase, Binding) and isinstance(current, Waiting):
+        return _with_standing(phase, HalfBound(release_at))
+    if isinstance(current, HalfBound) and current.release_at is None and not current.undeletable:
+        return _with_standing(phase, replace(current, release_at=release_at))
+    return phase
 
 
-def cannot_release(record: GangRecord) -> None:
+def cannot_release(phase: Phase) -> Phase:
     """A half-bound gang stays: no controller would recreate its members."""
-    end_holds(record)
-    if isinstance(standing(record.phase), HalfBound):
-        _set_standing(record, HalfBound(undeletable=True, holds_ended=True))
+    if isinstance(standing(phase), HalfBound):
+        return _with_standing(phase, HalfBound(undeletable=True, holds_ended=True))
+    return end_holds(phase)
 
 
-def _set_standing(record: GangRecord, current: Standing) -> None:
+def _with_standing(phase: Phase, current: Standing) -> Phase:
     """Change what the gang is without its plan; the plan itself goes on."""
-    if isinstance(record.phase, Planned):
-        record.phase = replace(record.phase, resumes=current)
-    elif isinstance(record.phase, Mending | HalfBound):
-        record.phase = current
+    if isinstance(phase, Planned):
+        return replace(phase, resumes=current)
+    return current if isinstance(phase, Mending | HalfBound) else phase
 
 
 def leaving(phase: Phase, pods: Set[str]) -> Leaving:
@@ -323,16 +314,12 @@ def leaving(phase: Phase, pods: Set[str]) -> Leaving:
     return Leaving(frozenset(pods), was_whole(phase))
 
 
-def deletion_failed(record: GangRecord, uid: str, text: str) -> bool:
-    """Remember why a pod could not be deleted, or (no text) that it could; whether that is new."""
-    phase = record.phase
+def deletion_failed(phase: Phase, uid: str, text: str) -> Phase:
+    """The phase with the reason why a pod could not be deleted; without, if there is no text."""
     if not isinstance(phase, Preempting | Leaving):
-        return False
+        return phase
     awaited = phase.victims if isinstance(phase, Preempting) else phase.pods
     failed = {other: why for other, why in phase.failed_deletions.items() if other != uid}
     if text and uid in awaited:
         failed[uid] = text
-    if failed == phase.failed_deletions:
-        return False
-    record.phase = replace(phase, failed_deletions=failed)
-    return True
+    return replace(phase, failed_deletions=failed)

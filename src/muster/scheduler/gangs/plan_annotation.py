@@ -9,7 +9,7 @@ their UIDs unless there are too many to name.
 
 After a restart of the scheduler, a plan was cut short if fewer members are bound than its size and
 a pod of the plan still waits. A plan with too many pods to name trusts the server's times: it was
-cut short if not all of its pods are bound and a pod waits that is no younger than its last bind.
+cut short if not all of its pods are bound and a pod waits that is as old as its last bind or older.
 So in a gang of more than MAX_NAMED_PODS, surplus older than the binds plus a lost member looks
 half-bound: it is repaired first, and released only if that fails.
 """
@@ -50,9 +50,6 @@ def write(plan: str, size: int, uids: Sequence[str]) -> str:
 def read(annotation: str) -> PlanMark:
     """The plan; an invalid annotation is read as size 0, as of a gang that was whole."""
     _, size, *rest = (*annotation.split("/"), "", "")
-    if size.partition("+")[2]:  # older releases: <plan>/<size>+<count>-<hash>
-        size, _, more = size.partition("+")
-        rest = [more.partition("-")[0], ""]
     members, pods = read_integer(size), read_integer(rest[0])
     if members is None or pods is None:
         return PlanMark()

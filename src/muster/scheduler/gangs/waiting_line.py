@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Slot, Snapshot
     from muster.scheduler.decisions.reasons import Reason
+    from muster.scheduler.gangs.gang_index import Gang
 
 
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
@@ -97,6 +98,13 @@ class LinePosition(NamedTuple):
     surplus: bool
     created: datetime
     key: GangKey
+
+
+def position(gang: Gang, priority: int, missing: int, *, held: bool) -> LinePosition:
+    """The place of a gang that lacks so many members; `held` if room is held for it."""
+    mending = missing and (held or gang.started)
+    created = gang.created or END_OF_TIME
+    return LinePosition(not mending, -priority, not missing, created, gang.key)
 
 
 class DueGangs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from muster.scheduler.cluster.snapshot import NO_CHANGES, RoomChanges
 from muster.scheduler.settings import Weights
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Demand:
     `need` of the wanted pods must be placed, among them `roles[role]` of each role named; the rest
     is surplus and not placed here. `holds` are slots removed during the trial, whose nodes are
     preferred: the gang's own holds, or victims. `used_nodes` already run members. `reserved` rows
-    are closed to the gang. `domain` is None for a gang that may use every domain.
+    are closed to the gang. `domain` is None for a gang that may use every domain. `room` is what
+    the decision has changed before the trial.
     """
 
     wants: tuple[ClassDemand, ...]
@@ -66,6 +68,7 @@ class Demand:
     reserved: Mask | None = None
     preference: NodePreference = field(default_factory=NodePreference)
     domain: DomainDemand | None = None
+    room: RoomChanges = NO_CHANGES
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class ClassShortage:
 class DomainShortage:
     """Why no single domain holds a gang.
 
-    `best` is the domain with room for the most members, empty if there is no domain at all; the
+    `best` is the domain with room for the most members, empty without any domain; the
     classes that are short are short there. `members_in` are the domains of members that have a
     node; `None` stands for nodes that are gone or in no domain. `largest` is the domain that would
     hold the most members if all nodes were empty, and how many, if these are too few.

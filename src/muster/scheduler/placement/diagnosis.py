@@ -1,4 +1,10 @@
-"""Why a class does not fit: what it lacks, and which filter removed how many nodes."""
+"""Why a gang does not fit: what its classes lack, and which filter removed how many nodes.
+
+For a gang that needs one domain: the domain that lacks the least, and what is missing there.
+
+Kept apart because it runs only for gangs that were not placed, and whoever reads a reason looks for
+its numbers here.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +14,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.scheduler.placement import filters
-from muster.scheduler.placement.demand import ClassDemand, ClassShortage
+from kubekit.errors import nearest
+from muster.scheduler.placement import domain_search, filters
+from muster.scheduler.placement.demand import ClassDemand, ClassShortage, DomainShortage
 from muster.scheduler.placement.node_rules import matches_selector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from muster.contract.gang import Topology
+    from muster.scheduler.cluster.domains import Division
     from muster.scheduler.cluster.nodes import Mask
-    from muster.scheduler.cluster.pod_class import PodClass, Vector
-    from muster.scheduler.cluster.snapshot import Snapshot
+    from muster.scheduler.cluster.pod_class import PodClass
+    from muster.scheduler.cluster.snapshot import Snapshot, Trial
+    from muster.scheduler.placement.demand import Demand
+
 
 _MAX_SELECTOR = 80
 """Characters of a node selector in a sentence."""
@@ -59,7 +70,7 @@ def shortage(
     largest = {} if ever else _largest(snapshot, cls, mask)
     whole = ever and closed is None
     capacity = _capacity(snapshot, cls, mask, wanted) if whole else {}
-    room = int(room_if_empty(snapshot, cls).sum()) if whole else wanted
+    room = int(filters.room_if_empty(snapshot, cls).sum()) if whole else wanted
     most = room if room < wanted else None
     # The largest node tells more than the number of nodes that are too small, and the capacity
     # more than the number of nodes that are full.
@@ -90,13 +101,6 @@ def beyond_capacity(
     return {name: (n, total[name]) for name, n in requested.items() if n > total[name]}
 
 
-def room_if_empty(snapshot: Snapshot, cls: PodClass) -> Vector:
-    """How many pods of the class each node could hold if it were empty."""
-    room = snapshot.nodes.allocatable[cls.columns] // cls.amounts[:, None]
-    vector: Vector = room.min(axis=0) * filters.static_mask(snapshot, cls)
-    return vector
-
-
 def _largest(snapshot: Snapshot, cls: PodClass, mask: Mask) -> dict[str, int]:
     """The resources of which no node has enough for one pod, and the most that a node has."""
     if not mask.any():
@@ -122,3 +126,88 @@ def _words(item: filters.Filter, cls: PodClass) -> str:
     if item.mask is not matches_selector or not labels:
         return item.says
     return f"{item.says} {labels if len(labels) <= _MAX_SELECTOR else f'{labels[:_MAX_SELECTOR]}…'}"
+
+
+# -- one domain ------------------------------------------------------------------------------------
+
+
+def domain_shortage(trial: Trial, demand: Demand) -> tuple[DomainShortage, Demand | None]:
+    """The domain that lacks the least, and the demand within it; None without a domain."""
+    assert demand.domain is not None
+    snapshot, topology = trial.snapshot, demand.domain.topology
+    levels = domain_search.required_levels(snapshot, topology)
+    result = DomainShortage(topology)
+    if demand.domain.members:
+        return _beside_members(snapshot, demand, levels)
+    options = [rooms for level in levels for rooms in domain_search.rooms_of(trial, demand, level)]
+    best = domain_search.best_domain(options)
+    if best is None:
+        labels, tier = _missing_labels(snapshot, topology), _missing_tier(snapshot, topology)
+        return replace(result, missing_labels=labels, missing_tier=tier), None
+    division, code = best
+    named = replace(
+        result, best=division.names[code], largest=_largest_domain(snapshot, demand, levels)
+    )
+    return named, domain_search.inside(demand, division, code)
+
+
+def _missing_labels(snapshot: Snapshot, topology: Topology) -> tuple[tuple[str, str], ...]:
+    """The required labels that no node has, each with the most similar label of a node."""
+    nodes = snapshot.nodes
+    missing = [label for label in topology.required if not nodes.has_label(label)]
+    known = sorted({key for node in nodes.nodes for key in node.metadata.labels} if missing else ())
+    return tuple((label, _similar_label(label, known)) for label in missing)
+
+
+def _similar_label(label: str, known: Sequence[str]) -> str:
+    # A label may be given without its prefix: `rack` for `example.com/rack`.
+    by_name = {key.rpartition("/")[2]: key for key in reversed(known)}
+    name = label.rpartition("/")[2]
+    return by_name.get(name) or nearest(label, known) or by_name.get(nearest(name, by_name), "")
+
+
+def _missing_tier(snapshot: Snapshot, topology: Topology) -> tuple[str, str] | None:
+    """The required tier that no HyperNode names, with the most similar name."""
+    tiers, known = topology.tiers, snapshot.domains.tier_names()
+    if tiers is None or not tiers.required or tiers.highest_name in ("", *known):
+        return None
+    return tiers.highest_name, nearest(tiers.highest_name, known)
+
+
+def _beside_members(
+    snapshot: Snapshot, demand: Demand, levels: Sequence[Sequence[Division]]
+) -> tuple[DomainShortage, Demand | None]:
+    """The one domain of the members, or the domains that they are scattered over."""
+    assert demand.domain is not None
+    result = DomainShortage(demand.domain.topology)
+    known_rows = domain_search.member_rows(snapshot, demand.domain)
+    rows = set(snapshot.nodes.rows_of(demand.domain.members))
+    for division in (division for level in reversed(levels) for division in level):
+        code = domain_search.code_of(division, known_rows or set())
+        if code:
+            name = division.names[code]
+            named = replace(result, best=name, members_in=(name,))
+            return named, domain_search.inside(demand, division, code)
+    divisions = levels[-1] if levels else ()
+    names = {next((d.names[d.codes[row]] for d in divisions if d.codes[row]), None) for row in rows}
+    known: list[str | None] = sorted(name for name in names if name is not None)
+    outside = [None] if None in names or known_rows is None else []
+    return replace(result, members_in=(*known, *outside)), None
+
+
+def _largest_domain(
+    snapshot: Snapshot, demand: Demand, levels: Sequence[Sequence[Division]]
+) -> tuple[str, int] | None:
+    """The domain that would hold the most if all nodes were empty, if these are too few."""
+    counts = Counter(want.cls.body for want in demand.wants)
+    if len(counts) != 1 or demand.need > sum(len(want.pods) for want in demand.wants):
+        return None
+    room = filters.room_if_empty(snapshot, demand.wants[0].cls)
+    best: tuple[int, str] = (-1, "")
+    for division in (division for level in levels for division in level):
+        totals = np.bincount(division.codes, room, len(division.names))[1:]
+        if len(totals):
+            most = int(totals.max())
+            names = [division.names[i + 1] for i in np.flatnonzero(totals == most)]
+            best = max(best, (most, min(names)), key=lambda row: row[0])
+    return (best[1], best[0]) if 0 <= best[0] < demand.need else None

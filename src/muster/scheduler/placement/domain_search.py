@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.contract.gang import Topology
-from muster.scheduler.placement import diagnosis, filters
+from muster.scheduler.placement import filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,7 +134,7 @@ def surplus_steps(trial: Trial, demand: Demand) -> Iterator[Demand]:
 def _rows_in_trial(trial: Trial, domain: DomainDemand) -> set[int] | None:
     """The rows of the members' nodes, also of members placed in this trial."""
     rows = member_rows(trial.snapshot, domain)
-    return None if rows is None else rows | {use.row for use in trial.log if use.n > 0}
+    return None if rows is None else rows | trial.rows
 
 
 def around(snapshot: Snapshot, demand: Demand, plan: Plan) -> Demand:
@@ -155,7 +155,7 @@ def usable_nodes(snapshot: Snapshot, demand: Demand) -> Mask:
     if domain is None or not domain.topology.is_required:
         return np.ones(len(snapshot.nodes), np.bool_)
     mask = np.zeros(len(snapshot.nodes), np.bool_)
-    vectors = [diagnosis.room_if_empty(snapshot, want.cls) for want in demand.wants]
+    vectors = [filters.room_if_empty(snapshot, want.cls) for want in demand.wants]
     for level in required_levels(snapshot, domain.topology):
         for division in level:
             mask |= _rooms(demand, division, vectors).enough[division.codes]

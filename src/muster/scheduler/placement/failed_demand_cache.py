@@ -1,6 +1,6 @@
 """Demands that failed since room was last freed, so that equal demands are not tried again.
 
-Room that is taken meanwhile cannot make a failed demand succeed, but it makes the numbers in its
+Room that is taken after that cannot make a failed demand succeed, but it makes the numbers in its
 reason false. A gang that has not been given a reason for a while is therefore tried again.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from muster.scheduler.cluster.snapshot import NO_CHANGES
 
 if TYPE_CHECKING:
     from muster.contract.gang import GangKey
@@ -43,12 +45,13 @@ class KnownFailures:
 def _signature(demand: Demand, events_seen: int) -> object:
     """The same for demands that fail for the same reason.
 
-    None for a demand with holds or reserved nodes.
+    None for a demand with holds or reserved nodes, or in the middle of a decision.
 
     `events_seen` counts all events: after any of them, a demand that depends on other pods may
     succeed.
     """
-    if demand.holds or demand.reserved is not None:  # its own holds, or its own place in line
+    # Its own holds, its own place in line, or its own changes of room.
+    if demand.holds or demand.reserved is not None or demand.room is not NO_CHANGES:
         return None
     wants = tuple((want.cls, want.role, len(want.pods)) for want in demand.wants)
     coupled = any(want.cls.coupled or want.cls.claims for want in demand.wants)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from muster.scheduler.placement import pod_rules, volume_rules
+from muster.scheduler.placement import affinity_and_spread, volume_rules
 from muster.scheduler.placement.node_rules import is_ready, matches_selector, tolerates_taints
 
 if TYPE_CHECKING:
@@ -104,6 +104,13 @@ def fits_if_empty(snapshot: Snapshot, *classes: PodClass) -> Mask:
     return mask
 
 
+def room_if_empty(snapshot: Snapshot, cls: PodClass) -> Vector:
+    """How many pods of the class each node could hold if it were empty."""
+    room = snapshot.nodes.allocatable[cls.columns] // cls.amounts[:, None]
+    vector: Vector = room.min(axis=0) * static_mask(snapshot, cls)
+    return vector
+
+
 def fits_without(snapshot: Snapshot, cls: PodClass, node: str, slots: Iterable[Slot]) -> bool:
     """Whether a node would have room for a copy of the class without these of its slots."""
     row = snapshot.nodes.rows.get(node)
@@ -117,15 +124,15 @@ def fits_without(snapshot: Snapshot, cls: PodClass, node: str, slots: Iterable[S
 
 def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes that the rules about other pods allow; changes with every copy of a coupled class."""
-    mask = pod_rules.meets_others_anti_affinity(snapshot, cls)
+    mask = affinity_and_spread.meets_others_anti_affinity(snapshot, cls)
     if cls.ports:
-        mask &= pod_rules.has_host_ports(snapshot, cls)
+        mask &= affinity_and_spread.has_host_ports(snapshot, cls)
     if cls.affinity:
-        mask &= pod_rules.meets_affinity(snapshot, cls)
+        mask &= affinity_and_spread.meets_affinity(snapshot, cls)
     if cls.anti_affinity:
-        mask &= pod_rules.meets_anti_affinity(snapshot, cls)
+        mask &= affinity_and_spread.meets_anti_affinity(snapshot, cls)
     if cls.spread:
-        mask &= pod_rules.meets_topology_spread(snapshot, cls)
+        mask &= affinity_and_spread.meets_topology_spread(snapshot, cls)
     if cls.claims:
         mask &= volume_rules.has_exclusive_claims(snapshot, cls)
         mask &= volume_rules.has_attach_slots(snapshot, cls)
@@ -158,11 +165,11 @@ FILTERS: tuple[Filter, ...] = (
     Filter(volume_rules.reaches_volumes, "that cannot reach its volumes"),
     Filter(is_large_enough, TOO_SMALL),
     Filter(has_room, FULL),
-    Filter(pod_rules.has_host_ports, "with the host port in use"),
-    Filter(pod_rules.meets_affinity, "away from the pods it must be near"),
-    Filter(pod_rules.meets_anti_affinity, "with pods it must not be near"),
-    Filter(pod_rules.meets_others_anti_affinity, "with pods that must not be near it"),
-    Filter(pod_rules.meets_topology_spread, "against the topology spread"),
+    Filter(affinity_and_spread.has_host_ports, "with the host port in use"),
+    Filter(affinity_and_spread.meets_affinity, "away from the pods it must be near"),
+    Filter(affinity_and_spread.meets_anti_affinity, "with pods it must not be near"),
+    Filter(affinity_and_spread.meets_others_anti_affinity, "with pods that must not be near it"),
+    Filter(affinity_and_spread.meets_topology_spread, "against the topology spread"),
     Filter(volume_rules.has_exclusive_claims, "ruled out: its ReadWriteOncePod claim is in use"),
     Filter(volume_rules.has_attach_slots, "at the volume attach limit"),
     Filter(volume_rules.has_free_volumes, "without a free volume for its claims"),

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler.cluster.snapshot import Placement
-from muster.scheduler.placement import diagnosis, domain_search, domain_shortage, filters, scores
+from muster.scheduler.placement import diagnosis, domain_search, filters, scores
 from muster.scheduler.placement.demand import ClassDemand, ClassShortage, Demand, Plan, Unplaced
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
         return Counter()
     if filters.is_coupled(trial.snapshot, cls):
         return _one_by_one(trial, cls, n, demand)
-    copies = np.array(
-        filters.free_copies(trial.snapshot, cls, demand.reserved)
-    )  # a copy: `_pack` writes to it
+    # A copy: `_pack` writes to it.
+    copies = np.array(filters.free_copies(trial.snapshot, cls, demand.reserved))
     disliked = scores.dislikes(trial.snapshot, cls)
     if demand.preference.spread:
         return _evenly(trial, cls, copies, n, disliked)
@@ -164,13 +163,12 @@ def _gang_rows(trial: Trial, demand: Demand) -> set[int]:
     rows = trial.snapshot.nodes.rows
     own = {rows[slot.node] for slot in demand.holds if slot.node in rows}
     own.update(rows[name] for name in demand.used_nodes if name in rows)
-    own.update(use.row for use in trial.log if use.n > 0)
-    return own
+    return own | trial.rows
 
 
 def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
     """The plan for a gang, or why there is none."""
-    with snapshot.trial() as trial:
+    with snapshot.trial(demand.room) as trial:
         trial.remove_slots(demand.holds)
         wanted = _choose(demand)
         if demand.domain is not None:
@@ -211,7 +209,7 @@ def _place_in_domain(trial: Trial, demand: Demand, wanted: Sequence[int]) -> Pla
             return _plan(trial.snapshot, demand, placed)
     if not demand.domain.topology.is_required:
         return _why_unplaced(trial, demand, wanted, short)
-    lacking, best = domain_shortage.shortage(trial, demand)
+    lacking, best = diagnosis.domain_shortage(trial, demand)
     if best is None:
         return Unplaced((), domain=lacking)
     _, short = _search(trial, best, wanted)
@@ -220,7 +218,7 @@ def _place_in_domain(trial: Trial, demand: Demand, wanted: Sequence[int]) -> Pla
 
 def place_surplus(snapshot: Snapshot, demand: Demand) -> Plan:
     """As many of the wanted pods as fit, class by class: for members beyond the minimum."""
-    with snapshot.trial() as trial:
+    with snapshot.trial(demand.room) as trial:
         trial.remove_slots(demand.holds)
         placed: list[Counts] = [Counter() for _ in demand.wants]
         steps = (demand,) if demand.domain is None else domain_search.surplus_steps(trial, demand)
@@ -311,13 +309,8 @@ def _ease(snapshot: Snapshot, want: ClassDemand) -> tuple[int, int]:
 def _worth_another_order(trial: Trial, demand: Demand, counts: Sequence[int]) -> bool:
     """Whether another order may succeed: not if some class does not even fit alone."""
     for want, n in zip(demand.wants, counts, strict=True):
-        if (
-            n
-            and int(
-                np.minimum(filters.free_copies(trial.snapshot, want.cls, demand.reserved), n).sum()
-            )
-            < n
-        ):
+        copies = filters.free_copies(trial.snapshot, want.cls, demand.reserved)
+        if int(np.minimum(copies, n).sum()) < n:
             return False
     return len(demand.wants) > 1
 

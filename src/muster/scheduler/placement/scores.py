@@ -4,7 +4,10 @@ What the user wrote outranks our defaults: first the preferences of the pod and 
 placed ((anti-)affinity, spread, PreferNoSchedule taints). Gangs are then packed: into the racks
 they use, onto the nodes they use, away from nodes whose special resources they would waste, and
 where they fit most closely, so that large holes stay whole for large gangs. Each consideration has
-a step of its own, larger than all that come after it, and the settings' weights multiply the steps.
+its own step, larger than all that come after it, and the settings' weights multiply the steps.
+
+Kept apart because whoever asks why a pod went to this node looks for the scores; `place` only asks
+for their sum.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler.cluster.pod_class import bounded_weight
-from muster.scheduler.placement import node_rules, pod_rules
+from muster.scheduler.placement import affinity_and_spread, node_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,12 +121,12 @@ def _unpreferred(snapshot: Snapshot, cls: PodClass) -> Vector:
             weight = bounded_weight(item.weight)
             liked += weight * node_rules.term_mask(snapshot.nodes, item.preference)
     for weight, term in cls.preferred:
-        liked += weight * pod_rules.by_domain(snapshot, term, snapshot.matching(term))
+        liked += weight * affinity_and_spread.by_domain(snapshot, term, snapshot.matching(term))
     for pod_count in snapshot.pod_counts.liking.matching(cls):
-        liked += pod_rules.by_domain(snapshot, pod_count.terms[0], pod_count)
+        liked += affinity_and_spread.by_domain(snapshot, pod_count.terms[0], pod_count)
     for spread in cls.spread:
         if not spread.required:
-            liked -= np.minimum(pod_rules.skew(snapshot, cls, spread), 1000)
+            liked -= np.minimum(affinity_and_spread.skew(snapshot, cls, spread), 1000)
     liked = np.clip(liked, -MAX_PREFERENCE, MAX_PREFERENCE)
     disliked: Vector = liked.max(initial=0) - liked
     return disliked

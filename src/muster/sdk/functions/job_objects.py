@@ -17,7 +17,7 @@ from kubekit.objects.kinds import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNT
 from muster.jobs import names
 from muster.jobs.build.job_manifest import Bundle
 from muster.jobs.parse import parse_job
-from muster.sdk.functions.boot import FOLDER, PACKAGE
+from muster.sdk.functions.package import FOLDER, PACKAGE
 
 if TYPE_CHECKING:
     from typing import Any
@@ -64,7 +64,7 @@ def with_function(bundle: Bundle, parts: FunctionParts) -> Bundle:
         if role == "Launcher":
             continue  # it runs mpirun, and no rank
         if job.policy.backoff_limit is None:
-            # The caller waits for the result: a replica that raises must not restart for ever.
+            # The caller waits for the result: a replica that raises must not restart without end.
             replicas["restartPolicy"] = "Never"
         spec = replicas["template"]["spec"]
         _mount(spec, f"{name}-function")

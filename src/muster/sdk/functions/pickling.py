@@ -1,12 +1,20 @@
 """A call as bytes: the function, its closure and its helpers by value, installed packages by name.
 
 cloudpickle sends functions of `__main__` by value. Here the user's own modules are treated alike,
-because a pod does not have them. The registration with cloudpickle lasts for one call only, since
-other libraries of the process use cloudpickle too.
+because a pod does not have them. A module is the user's own if its source is neither part of Python
+nor in a directory of installed packages. The registration with cloudpickle lasts for one call only,
+since other libraries of the process use cloudpickle too.
+
+Functions of an own module take along what they use. A module as such (`import helpers`, then
+`helpers.f()`) takes along all its names, and that may be more than can be pickled. Then
+`used_names` follows the code of a function: names that occur in no code that it reaches are not
+needed.
 
 If an object cannot be pickled, pickle only names its type, but a person needs the variable. So
 `Search` pickles the parts of the call one by one, and goes on inside the first part that fails,
 down to the smallest one.
+
+Kept apart because it is about Python objects alone: its caller knows jobs and clusters.
 """
 
 from __future__ import annotations
@@ -14,14 +22,17 @@ from __future__ import annotations
 import functools
 import io
 import pickle
+import site
 import sys
+import sysconfig
 import threading
 import types
 from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import UsageError
-from muster.sdk.functions import own_modules
 from muster.sdk.functions.standalone.program import with_article
 from muster.sdk.functions.standalone.reductions import reduction
 
@@ -31,8 +42,12 @@ if TYPE_CHECKING:
     Names = frozenset[str] | None
     """Names of own modules that are sent; None for all."""
 
+
 MAX_DEPTH = 12
 _LOCK = threading.Lock()
+
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+"""What Python adds to a class; cloudpickle leaves it out."""
 
 # What pickle, cloudpickle and the `__reduce__` of ordinary classes raise.
 PICKLING_ERRORS = (
@@ -56,7 +71,7 @@ def pickle_call(
         try:
             return dumps(call)
         except PICKLING_ERRORS:
-            names = own_modules.used_names(call)
+            names = used_names(call)
         try:
             return dumps(call, names)
         except PICKLING_ERRORS as error:
@@ -74,9 +89,9 @@ def dumps(value: Any, names: Names = None) -> bytes:
 
     class Pickler(CloudPickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
-            if isinstance(value, types.ModuleType) and own_modules.is_own(value.__name__, value):
-                content = own_modules.content(value, names)
-                return cloudpickle.dynamic_subimport, (value.__name__, content)
+            if isinstance(value, types.ModuleType) and is_own(value.__name__, value):
+                names_sent = content(value, names)
+                return cloudpickle.dynamic_subimport, (value.__name__, names_sent)
             made_from = reduction(value, _is_sent_by_value)
             if made_from is not None:
                 return made_from
@@ -93,7 +108,7 @@ def _is_sent_by_value(function: Any) -> bool:
     return (
         module == "__main__"
         or "<locals>" in function.__qualname__
-        or own_modules.is_own(module, sys.modules.get(module))
+        or is_own(module, sys.modules.get(module))
     )
 
 
@@ -111,7 +126,8 @@ def _own_modules_by_value() -> Iterator[None]:
 
     with _LOCK:
         known = cloudpickle.list_registry_pickle_by_value()
-        added = [row for row in own_modules.own_modules() if row.__name__ not in known]
+        loaded = [row for name, row in sorted(sys.modules.items()) if is_own(name, row)]
+        added = [row for row in loaded if row.__name__ not in known]
         for module in added:
             cloudpickle.register_pickle_by_value(module)
         try:
@@ -146,7 +162,7 @@ class Search:
             failing = next(
                 (
                     (name, part)
-                    for name, part in self._parts(label, value)
+                    for name, part in _parts(label, value, self._names)
                     if id(part) not in seen and not self._works(part)
                 ),
                 None,
@@ -163,22 +179,61 @@ class Search:
             return False
         return True
 
-    def _parts(self, label: str, value: Any) -> Iterator[tuple[str, Any]]:
-        """The objects that are pickled with this one, each with a description."""
-        if isinstance(value, types.MethodType):
+
+def _parts(label: str, value: Any, names: Names) -> Iterator[tuple[str, Any]]:
+    """The objects that are pickled with this one, each with a description."""
+    match value:
+        case types.MethodType():
             yield f"the object of the method {label}", value.__self__
             yield label, value.__func__
-        elif isinstance(value, functools.partial):
+        case functools.partial():
             yield name_of(value.func), value.func
             yield from ((f"argument {n} of {label}", v) for n, v in enumerate(value.args, 1))
             yield from ((f"argument {n} of {label}", v) for n, v in value.keywords.items())
-        elif isinstance(value, types.FunctionType):
-            yield from _of_function(label, value)
-        elif isinstance(value, types.ModuleType):
-            rows = own_modules.content(value, self._names).items()
+        case types.FunctionType():
+            yield from _parts_of_function(label, value)
+        case types.ModuleType() if is_own(value.__name__, value):
+            rows = content(value, names).items()
             yield from ((f"{value.__name__}.{name}", v) for name, v in rows)
-        else:
-            yield from _of_data(label, value)
+        case _:
+            yield from _parts_of_data(label, value)
+
+
+def _parts_of_data(label: str, value: Any) -> Iterator[tuple[str, Any]]:
+    match value:
+        case dict():
+            yield from ((f"{label}[{key!r}]", item) for key, item in value.items())
+        case list() | tuple() | set() | frozenset():
+            yield from ((f"{label}[{number}]", item) for number, item in enumerate(value))
+        case type():
+            own = ((n, v) for n, v in vars(value).items() if not isinstance(v, _DESCRIPTORS))
+            yield from ((f"{value.__name__}.{name}", v) for name, v in own)
+        case staticmethod() | classmethod():
+            yield label, value.__func__
+        case functools.cached_property():
+            yield label, value.func
+        case property():
+            yield from ((label, value.fget), (label, value.fset))
+        case _:
+            own_values = getattr(value, "__dict__", {})
+            yield from ((f"{label}.{name}", item) for name, item in own_values.items())
+            yield f"the class {type(value).__name__}", type(value)
+
+
+def _parts_of_function(label: str, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    scope = f"of {name_of(function)}"
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for variable, cell in cells:
+        with suppress(ValueError):  # not assigned yet
+            yield f"the variable {variable} {scope}", cell.cell_contents
+    known = function.__globals__
+    names = [n for n in code_names(function.__code__) if n in known]
+    yield from ((f"the global {n} {scope}", known[n]) for n in names)
+    yield from (
+        (f"default {number} {scope}", v) for number, v in enumerate(function.__defaults__ or (), 1)
+    )
+    yield from ((f"default {n} {scope}", v) for n, v in (function.__kwdefaults__ or {}).items())
+    yield from ((f"{label}.{n}", v) for n, v in vars(function).items())
 
 
 def type_name(value: Any) -> str:
@@ -189,30 +244,74 @@ def type_name(value: Any) -> str:
     return with_article(full)
 
 
-def _of_data(label: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        yield from ((f"{label}[{key!r}]", item) for key, item in value.items())
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield from ((f"{label}[{number}]", item) for number, item in enumerate(value))
-    elif isinstance(value, type):
-        own = ((name, v) for name, v in vars(value).items() if not name.startswith("__"))
-        yield from ((f"{value.__name__}.{name}", v) for name, v in own)
-    elif isinstance(getattr(value, "__dict__", None), dict):
-        yield from ((f"{label}.{name}", item) for name, item in vars(value).items())
-        yield f"the class {type(value).__name__}", type(value)
+_BY_NAME = ("muster", "cloudpickle")
+"""Packages that are sent by name wherever their source is."""
+_INSTALLED_FOLDERS = ("site-packages", "dist-packages")
+_OF_IMPORT = ("__builtins__", "__cached__", "__loader__", "__spec__")
+"""Names of a module that the import system has put there."""
 
 
-def _of_function(label: str, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    scope = f"of {name_of(function)}"
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    for variable, cell in cells:
-        with suppress(ValueError):  # not assigned yet
-            yield f"the variable {variable} {scope}", cell.cell_contents
-    known = function.__globals__
-    names = [n for n in own_modules.code_names(function.__code__) if n in known]
-    yield from ((f"the global {n} {scope}", known[n]) for n in names)
-    yield from (
-        (f"default {number} {scope}", v) for number, v in enumerate(function.__defaults__ or (), 1)
-    )
-    yield from ((f"default {n} {scope}", v) for n, v in (function.__kwdefaults__ or {}).items())
-    yield from ((f"{label}.{n}", v) for n, v in vars(function).items())
+def is_own(name: str, module: types.ModuleType | None) -> bool:
+    """Whether a loaded module is part of the user's own code."""
+    file = getattr(module, "__file__", None)
+    if name == "__main__" or not isinstance(file, str) or not file.endswith(".py"):
+        return False  # cloudpickle knows __main__; what has no source is built in or compiled
+    if getattr(module, "__name__", None) != name or name.partition(".")[0] in _BY_NAME:
+        return False
+    path = Path(file)
+    if any(part in _INSTALLED_FOLDERS for part in path.parts):
+        return False
+    return not any(path.is_relative_to(folder) for folder in _installed_folders())
+
+
+@cache
+def _installed_folders() -> tuple[Path, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    paths = {sysconfig.get_path(name) for name in names} | set(site.getsitepackages())
+    rows = {Path(path) for path in paths if path}
+    return tuple(rows | {row.resolve() for row in rows})
+
+
+def content(module: types.ModuleType, names: frozenset[str] | None = None) -> dict[str, Any]:
+    """The names of an own module that are sent: all, or those among `names`."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name not in _OF_IMPORT
+        and (names is None or name in names or name in ("__name__", "__package__", "__file__"))
+    }
+
+
+def used_names(*roots: Any) -> frozenset[str]:
+    """The names in all code that is sent with these objects."""
+    names: set[str] = set()
+    seen: set[int] = set()
+    modules: list[types.ModuleType] = []
+    pending = list(roots)
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, type | types.FunctionType) and not _is_sent_by_value(value):
+            continue
+        if isinstance(value, types.ModuleType):
+            modules.append(value)
+        before = len(names)
+        if isinstance(value, types.FunctionType):
+            names.update(code_names(value.__code__))
+        pending += (part for _, part in _parts("", value, frozenset(names)))
+        if len(names) > before:  # modules that were seen may have these names too
+            seen -= set(map(id, modules))
+            pending += modules
+            modules.clear()
+    return frozenset(names)
+
+
+def code_names(code: types.CodeType) -> list[str]:
+    """The names of globals and attributes in the code, functions inside included."""
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names += code_names(constant)
+    return names

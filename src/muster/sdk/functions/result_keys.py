@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.client.auth.private_file import read_private
 from kubekit.errors import ConfigError
 from kubekit.objects.kinds import decoder_of
-from kubekit.private_files import private_opener
+from kubekit.private_files import private_opener, read_private
 from muster.client.home import Home
 
 if TYPE_CHECKING:

@@ -10,20 +10,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kubekit.errors import ApiError, Forbidden, MusterError, UsageError
+from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import SERVICE_ACCOUNTS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import ApiError, Forbidden
 from muster.client.submit.submit import ChosenCluster, FlagsJob
+from muster.sdk import warn
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
 from muster.sdk.calls import submitted_job
 from muster.sdk.cluster_choice import take_target
 from muster.sdk.functions import result_keys
-from muster.sdk.functions.boot import PACKAGE, command_line
 from muster.sdk.functions.job_objects import FunctionParts, result_secret, with_function
-from muster.sdk.functions.package import LIMIT, Header, digest, make_package
+from muster.sdk.functions.package import LIMIT, PACKAGE, Header, command_line, digest, make_package
 from muster.sdk.functions.pickling import name_of, pickle_call
 from muster.sdk.functions.result_keys import ResultKey
-from muster.sdk.messages import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -113,7 +113,7 @@ def _checked_call(
             f"run() needs a function, and got {function!r}", hint="muster.submit runs a command."
         )
     if isinstance(args, str | bytes) or not hasattr(args, "__iter__"):
-        raise UsageError(f"args={args!r} is no sequence", hint=f"Write args=({args!r},)")
+        raise UsageError(f"args={args!r} is not a sequence", hint=f"Write args=({args!r},)")
     folder = os.path.abspath(os.path.expanduser(shared_dir)) if shared_dir else ""
     if folder and not os.path.isdir(folder):
         raise UsageError(

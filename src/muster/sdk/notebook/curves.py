@@ -80,7 +80,7 @@ class CurveReader:
     def curves(self, names: tuple[str, ...] = ()) -> Curves:
         """The curves of these names; without names those that are usual, or else all.
 
-        Without names, a single point is no curve.
+        Without names, a single point is not a curve.
         """
         series = {name: points for name, points in self._series.items() if len(points) > 1}
         if names:

@@ -16,7 +16,7 @@ class Shown(Protocol):
 
 
 def _shell() -> Any:
-    """The shell of the kernel; None if this program is no kernel."""
+    """The shell of the kernel; None if this program is not a kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell if getattr(shell, "kernel", None) is not None else None
@@ -49,7 +49,7 @@ class LiveOutput:
         if not self.enabled or (html := value._repr_html_()) == self._html:
             return
         self._html = html
-        # Not the value itself: it may have a display of its own, which calls this.
+        # Not the value itself: its own display may call this.
         data = {"text/html": html, "text/plain": repr(value)}
         if self._handle is not None:
             self._handle.update(data, raw=True)

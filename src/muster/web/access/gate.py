@@ -2,8 +2,8 @@
 
 There are two kinds of identity. On the owner's machine, a browser has a session cookie that it got
 for a one-time token, and the dashboard uses the credentials it was started with. Elsewhere, each
-user has a bearer token of the cluster, which is used towards the API: the dashboard has no rights
-of its own there. The token comes with every request, from a proxy that knows the users, or once,
+user has a bearer token of the cluster, which is used towards the API: the dashboard itself has no
+rights there. The token comes with every request, from a proxy that knows the users, or once,
 when the user signs in (`sign_in`).
 """
 
@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from kubekit.errors import Forbidden, Unauthorized, UsageError
+from kubekit.errors import UsageError
+from kubekit.request_errors import Forbidden, Unauthorized
 from muster.web.access import sign_in
 from muster.web.access.keys import SESSION_SECONDS, Keys, Sessions, Tokens
 from muster.web.access.request_facts import (
@@ -62,7 +63,7 @@ class Policy:
     reader_image: str = ""
     """The image of the pods that read models in volumes; empty: that of the installation."""
     sign_in: bool = False
-    """Whether users sign in with bearer tokens of their own; a request may also carry one."""
+    """Whether users sign in with their own bearer tokens; a request may also carry one."""
     users: frozenset[int] = frozenset()
     """The users of this machine whose requests are answered; empty: all of them."""
     hosts: tuple[str, ...] = ()
@@ -135,7 +136,7 @@ class Gate:
     def _cookie(self, request: web.Request) -> str:
         if not _is_loopback(request):
             return "__Host-muster"  # browsers take a cookie of such a name only over TLS
-        # Browsers send cookies to every port of a host: each dashboard has a name of its own.
+        # Browsers send cookies to every port of a host: each dashboard has its own name.
         return f"muster_{request.url.port}"
 
     async def _identity(self, request: web.Request) -> Identity:

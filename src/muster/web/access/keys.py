@@ -21,8 +21,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.client.auth.private_file import read_private
 from kubekit.errors import ConfigError
+from kubekit.private_files import read_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ class Keys(NamedTuple):
         keys = cls.random()
         try:
             former = cls.read(path)
-        except (OSError, ConfigError):  # a key that another user knows is no key
+        except (OSError, ConfigError):  # a key that another user knows is worthless
             former = keys
         if len(former.tokens) == _KEY_BYTES:  # else the file was not written whole
             keys = keys._replace(sessions=former.sessions)

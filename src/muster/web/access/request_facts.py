@@ -1,7 +1,7 @@
 """What a request says of its sender: who it is, from which page, and the fields of its form.
 
 A page on another site must neither read nor change anything through the user's browser. `Host`
-defeats DNS rebinding: a name of the attacker that points to 127.0.0.1 is no name of ours. `Origin`
+defeats DNS rebinding: a name of the attacker that points to 127.0.0.1 is not one of ours. `Origin`
 and `Sec-Fetch-Site` tell which page sent a request. Cookies do not separate ports, so a page on
 another port of this machine counts as foreign too.
 """
@@ -52,7 +52,7 @@ def malformed(headers: Mapping[str, str]) -> str:
         urlsplit(headers.get("Origin", ""))
     except ValueError:
         return "The header Origin is not an address."
-    # Bytes that are no ASCII are surrogates here, which cannot be written into an answer.
+    # Bytes that are not ASCII are surrogates here, which cannot be written into an answer.
     for name in ("Origin", "X-CSRF-Token"):
         if not headers.get(name, "").isascii():
             return f"The header {name} has characters that are not allowed."
@@ -69,7 +69,7 @@ def wrong_host(host: str, names: Collection[str]) -> str:
 def sends_in_the_clear(headers: Mapping[str, str]) -> str:
     """Why no token is taken from this request; empty if it comes over TLS or loopback.
 
-    The dashboard has no TLS of its own, so only the proxy in front of it can tell. Of several
+    The dashboard does not serve TLS, so only the proxy in front of it can tell. Of several
     proxies, the first is the one to which the browser is connected. Other pages cannot set the
     header, and whoever sets it by hand gives away nothing but their own token.
     """

@@ -1,4 +1,4 @@
-"""Users who sign in with a bearer token of their own: a token of the cluster, not of ours.
+"""Users who sign in with their own bearer token: the cluster issues it, not the dashboard.
 
 The dashboard of an installation has no rights. Every request to the API is made with the token of
 the user for whom the page is, so RBAC, quotas and the audit log of the cluster apply to that user.
@@ -7,6 +7,9 @@ A browser sends its token once. The dashboard asks the API server whose token it
 memory and gives the browser a random session number: a cookie, which browsers also send to other
 ports of a host, must not be the token itself. The API server is asked again every minute, so a
 token that is revoked or has expired shows nothing any more.
+
+Kept apart because whoever asks what the dashboard does with a token should find it without the
+checks of requests in `gate`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ import msgspec
 from kubekit.client.auth.credentials import TokenOfUser
 from kubekit.client.client import Client
 from kubekit.client.request import Request
-from kubekit.errors import ApiError, MusterError, TooManyRequests, Unauthorized, UsageError
+from kubekit.errors import MusterError, UsageError
+from kubekit.request_errors import ApiError, TooManyRequests, Unauthorized
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,15 +5,23 @@ once, stays until the cluster is dropped, and publishes every change as topics. 
 list are raised, in the API's own sentence; later errors leave the objects as they were and appear
 as `problem` on every page.
 
-Each user has a cluster of their own, by their credentials. It is in use while a request or a stream
+Each user has their own cluster, by their credentials. It is in use while a request or a stream
 of its user is open, and for some minutes after. Then its informers end and its objects are freed:
 an idle dashboard costs nothing.
+
+`arena up` runs the dashboard, the API server and the node in one process, with one event loop. The
+loop's default threads belong to the API server and the node. If calls of the dashboard waited in
+them, they could occupy the very threads that the API server needs to answer these calls. So the
+dashboard has its own: one computes, a few wait for the API. Views and templates are computation,
+and only one thread of a Python process computes at a time. A second one would make no page faster,
+but the event loop would wait longer for each of its turns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -25,19 +33,18 @@ import msgspec
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.client import Client
 from kubekit.client.request import Request
-from kubekit.errors import Forbidden, MusterError, NotFound, TooManyRequests, Unauthorized, nearest
+from kubekit.errors import MusterError, nearest
+from kubekit.objects.kinds import POD_LOGS
 from kubekit.objects.meta import Key, Raw, key_of
-from kubekit.objects.pod_logs import POD_LOGS
+from kubekit.request_errors import Forbidden, NotFound, TooManyRequests, Unauthorized
 from kubekit.rights import READ, MissingRight
 from kubekit.rights import rule as rule_of
 from kubekit.telemetry import metrics
-from kubekit.watch.any_version import AnyVersionInformer
-from muster.contract.job_resources import JOB_KINDS
+from kubekit.watch.informer import AnyVersionInformer
+from muster.contract.job_kinds import JOB_KINDS
 from muster.jobs.view.summary import JobSummary, summarize
-from muster.web import threads
-from muster.web.cluster.changes import Changes
-from muster.web.cluster.tensorboard import TensorBoards
-from muster.web.cluster.usage_history import UsageHistory
+from muster.web.cluster.curves import TensorBoards, UsageHistory
+from muster.web.cluster.subscriptions import Changes
 from muster.web.cluster.watched_objects import (
     BY_JOB,
     FIRST,
@@ -63,11 +70,25 @@ if TYPE_CHECKING:
     from muster.web.access.request_facts import Identity
 
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PAGE = 250
 """Objects per response of a list: others, and the API server of this process, get their turn."""
 _USER_AGENT = "muster-dashboard"
+KEPT_SECONDS = 1.0
+"""How long the text of a page may be used again."""
+IDLE_SECONDS = 300.0
+MAX_CLUSTERS, MAX_OF_ONE_USER = 64, 8
+_LIVE = metrics.gauge("web_clusters", "Sets of informers that the dashboard holds, one per user")
+_DROPPED = metrics.counter("web_idle_drops_total", "Sets of informers that nobody used any more")
+_COMPUTING = ThreadPoolExecutor(1, "dashboard-page")
+_WAITING = ThreadPoolExecutor(16, "dashboard-call")
+
+
+async def compute(work: Callable[[], T]) -> T:
+    """The result of a long computation, in a thread: the event loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(_COMPUTING, work)
 
 
 class JobWithPods(NamedTuple):
@@ -142,7 +163,7 @@ class LiveCluster:
     async def start(self) -> None:
         """Get the objects of the first pages that a reader opens."""
         jobs, *_ = await asyncio.gather(self.jobs(), *map(self._started, FIRST))
-        await threads.compute(partial(self.summaries, jobs, datetime.now(UTC)))
+        await compute(partial(self.summaries, jobs, datetime.now(UTC)))
 
     async def informer(self, source: Source[T]) -> Objects[T]:
         """The objects of a source. Forbidden if the user may not list them."""
@@ -190,6 +211,10 @@ class LiveCluster:
         forgets those that are not among `jobs`."""
         return self._summaries.of(jobs, now)
 
+    def summary(self, job: JobWithPods, now: datetime) -> JobSummary:
+        """One job as a person sees it; for a thread."""
+        return self._summaries.of_one(job, now)
+
     def looks(self, pods: Iterable[Pod]) -> Looks:
         """How jobs are drawn; for a thread. A job keeps its look while it has pods."""
         self._looks = looks = self._looks.with_pods(pods)
@@ -202,7 +227,7 @@ class LiveCluster:
             with self.connect() as client:
                 return operation(client)
 
-        return await threads.call(run)
+        return await asyncio.get_running_loop().run_in_executor(_WAITING, run)
 
     def connect(self) -> BlockingClient:
         """A client for a thread."""
@@ -275,9 +300,6 @@ async def _first_lists(objects: Objects[Any]) -> None:
     await asyncio.gather(*map(first_list, objects.informers))
 
 
-KEPT_SECONDS = 1.0
-
-
 class PageCache:
     """Texts of pages that were made a moment ago, or are being made.
 
@@ -293,7 +315,7 @@ class PageCache:
         """The text of that key; `make` runs in a thread if nobody has made it yet."""
         task = self._texts.get(key)
         if task is None:
-            task = asyncio.ensure_future(threads.compute(make))  # owner: ends with its page
+            task = asyncio.ensure_future(compute(make))  # owner: ends with its page
             self._texts[key] = task
             asyncio.get_running_loop().call_later(KEPT_SECONDS, self._texts.pop, key, None)
         return await asyncio.shield(task)  # others may wait for it when this reader leaves
@@ -317,26 +339,29 @@ class JobSummaries:
         self._lock = Lock()
 
     def of(self, jobs: Iterable[JobWithPods], now: datetime) -> list[JobSummary]:
+        """The summaries of all jobs; others are forgotten."""
         with self._lock:
-            return self._of(jobs, now)
+            self._rows = {_uid(job): self._row(job, now) for job in jobs}
+            return [row.summary for row in self._rows.values()]
 
-    def _of(self, jobs: Iterable[JobWithPods], now: datetime) -> list[JobSummary]:
-        former, rows = self._rows, {}
-        for job in jobs:
-            metadata = job.raw["metadata"]
-            versions = (
-                str(metadata.get("resourceVersion")),
-                *(pod.metadata.resource_version for pod in job.pods),
-            )
-            uid = str(metadata.get("uid"))
-            row = former.get(uid)
-            # A job that no operator has seen yet gets its reason from the clock.
-            unseen = not (job.pods or job.raw.get("status"))
-            if row is None or row.versions != versions or unseen:
-                row = _Row(versions, _summary(job, now))
-            rows[uid] = row
-        self._rows = rows
-        return [row.summary for row in rows.values()]
+    def of_one(self, job: JobWithPods, now: datetime) -> JobSummary:
+        with self._lock:
+            row = self._rows[_uid(job)] = self._row(job, now)
+            return row.summary
+
+    def _row(self, job: JobWithPods, now: datetime) -> _Row:
+        version = str(job.raw["metadata"].get("resourceVersion"))
+        versions = (version, *(pod.metadata.resource_version for pod in job.pods))
+        row = self._rows.get(_uid(job))
+        # A job that no operator has seen yet gets its reason from the clock.
+        unseen = not (job.pods or job.raw.get("status"))
+        if row is None or row.versions != versions or unseen:
+            row = _Row(versions, _summary(job, now))
+        return row
+
+
+def _uid(job: JobWithPods) -> str:
+    return str(job.raw["metadata"].get("uid"))
 
 
 def _summary(job: JobWithPods, now: datetime) -> JobSummary:
@@ -349,14 +374,6 @@ def _summary(job: JobWithPods, now: datetime) -> JobSummary:
         return msgspec.structs.replace(summary, reason=NOT_SHOWN)
 
     return guarded(lambda: summarize(job.raw, job.pods, now), bare, metadata.get("name"))
-
-
-log = logging.getLogger(__name__)
-
-IDLE_SECONDS = 300.0
-MAX_CLUSTERS, MAX_OF_ONE_USER = 64, 8
-_LIVE = metrics.gauge("web_clusters", "Sets of informers that the dashboard holds, one per user")
-_DROPPED = metrics.counter("web_idle_drops_total", "Sets of informers that nobody used any more")
 
 
 class _Entry:

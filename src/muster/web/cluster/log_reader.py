@@ -12,10 +12,10 @@ import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import MusterError, TooManyRequests, UsageError
-from muster.client.logs import followed_job, read_logs
-from muster.client.logs.choice import WantedLogs, find_logs
-from muster.client.logs.followed_job import FollowedJob
+from kubekit.errors import MusterError, UsageError
+from kubekit.request_errors import TooManyRequests
+from muster.client.logs import job_logs
+from muster.client.logs.log_choice import WantedLogs, find_logs
 from muster.client.logs.pod_log import LogOptions
 
 if TYPE_CHECKING:
@@ -147,10 +147,7 @@ def read_chosen(
         raise UsageError(f"The job has {count} replicas: choose one of them.")
     if options.tail and everyone:
         options = options._replace(tail=max(20, options.tail // max(1, count)))
-    if not (options.follow and logs.can_grow and logs.job is not None):
-        once = options._replace(follow=False)
-        return read_logs.read_many(connect, logs.sources, once, notify, notify)
-    followed = FollowedJob(logs.job, expires=logs.expires)
-    if everyone:
-        return followed_job.follow_all(connect, followed, options, notify, notify)
-    return followed_job.follow_replica(client, followed, logs.sources[0].pod, options, notify)
+    options = options._replace(follow=options.follow and logs.can_grow)
+    if options.follow and not everyone:
+        return job_logs.read_one(client, logs, options, notify)
+    return job_logs.read_all(connect, logs, options, notify, notify)

@@ -28,19 +28,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from kubekit.client.request import Request
-from kubekit.errors import ApiError, MusterError, Unreachable
+from kubekit.errors import MusterError
 from kubekit.objects import kinds
 from kubekit.objects.meta import Key, Raw, find_condition, key_of, mapping
+from kubekit.request_errors import ApiError, Unreachable
 from kubekit.rights import READ, MissingRight, rule
 from muster.contract import exported_models, waiting_line_format
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 from muster.jobs import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from kubekit.client.client import Client
-    from kubekit.objects.core import ConfigMap, Node, Pod
+    from kubekit.objects.core import Node, Pod
     from kubekit.objects.kinds import Kind
     from kubekit.watch.informer import Informer
 
@@ -88,25 +89,9 @@ def _topics_of_pod(pod: Pod) -> tuple[str, ...]:
     return ("pods", "jobs", f"job:{jobs[0]}") if jobs else ("pods",)
 
 
-def _topics_of_job(job: Raw) -> tuple[str, ...]:
-    return ("jobs", f"job:{key_of(job)}")
-
-
 def _topics_of_event(event: Raw) -> tuple[str, ...]:
     subject = mapping(event.get("involvedObject"))
     return ("events", f"events:{Key(key_of(event).namespace, str(subject.get('name')))}")
-
-
-def _topics_of_node(_: Node) -> tuple[str, ...]:
-    return ("nodes",)
-
-
-def _topics_of_line(_: ConfigMap) -> tuple[str, ...]:
-    return ("line",)
-
-
-def _topics_of_model(config_map: ConfigMap) -> tuple[str, ...]:
-    return ("models", f"model:{config_map.metadata.key}")
 
 
 def _room_of_pod(pod: Pod) -> tuple[object, ...]:
@@ -120,18 +105,24 @@ def _room_of_node(node: Node) -> tuple[object, ...]:
 
 
 PODS = Source(kinds.PODS, _topics_of_pod, index=_job_of_pod, room=_room_of_pod)
-NODES = Source(kinds.NODES, _topics_of_node, room=_room_of_node)
+NODES = Source(kinds.NODES, lambda _: ("nodes",), room=_room_of_node)
 EVENTS: Source[Raw] = Source(kinds.EVENTS.read_as(dict), _topics_of_event)
 LINE = Source(
     kinds.CONFIG_MAPS,
-    _topics_of_line,
+    lambda _: ("line",),
     room=lambda config_map: config_map.data,
     namespace=waiting_line_format.NAMESPACE,
     fields=f"metadata.name={waiting_line_format.CONFIG_MAP}",
 )
-JOBS: dict[str, Source[Raw]] = {kind.kind: Source(kind, _topics_of_job) for kind in JOB_KINDS}
+JOBS: dict[str, Source[Raw]] = {
+    kind.kind: Source(kind, lambda job: ("jobs", f"job:{key_of(job)}")) for kind in JOB_KINDS
+}
 """By kind: `TFJob`, `MPIJob`, …"""
-MODELS = Source(kinds.CONFIG_MAPS, _topics_of_model, labels=exported_models.MODEL)
+MODELS = Source(
+    kinds.CONFIG_MAPS,
+    lambda config_map: ("models", f"model:{config_map.metadata.key}"),
+    labels=exported_models.MODEL,
+)
 FIRST: tuple[Source[Any], ...] = (NODES, PODS, LINE)
 """What the first pages of a reader show, besides jobs: it is fetched at the login."""
 
@@ -185,7 +176,7 @@ class Objects(Generic[T]):
         return all(informer.has_synced for informer in self.informers)
 
     def divide(self, namespaces: Sequence[str], start: Callable[[str], Informer[T]]) -> None:
-        """Watch these namespaces, each with an informer of its own."""
+        """Watch these namespaces, each with its own informer."""
         self._parts = {name: start(name) for name in namespaces}
 
     def get(self, key: Key) -> T | None:
@@ -232,7 +223,7 @@ async def first_list(informer: Informer[Any]) -> None:
             while not informer.has_synced:
                 if informer.failure:
                     raise informer.failure.with_traceback(None)
-                with suppress(TimeoutError):  # to look at the reason meanwhile
+                with suppress(TimeoutError):  # to look at the reason every now and then
                     await asyncio.wait_for(informer.synced(), 0.1)
     except TimeoutError:
         if impatient_at is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kubekit.errors import MusterError
-from kubekit.telemetry.log_bounds import RepeatedLine
+from kubekit.telemetry.unexpected_errors import RepeatedLine
 from muster.web.access.gate import SIGN_IN
 from muster.web.access.request_facts import IDENTITY, sends_in_the_clear
 from muster.web.context import POLICY, page, status_of
@@ -27,7 +27,7 @@ _TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Wrong request",
-    409: "Changed meanwhile",
+    409: "It has changed",
     413: "Too large",
     422: "Invalid",
     429: "Too many requests",

@@ -9,27 +9,29 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from aiohttp import web
 
-from kubekit.errors import ApiError, BadRequest, Conflict, Forbidden, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects import kinds
 from kubekit.objects.kinds import CONFIG_MAPS, convert
 from kubekit.objects.meta import Key, mapping
+from kubekit.request_errors import ApiError, BadRequest, Conflict, Forbidden, NotFound
 from muster.client.jobs import job_operations, lookup, tensorboard_url
 from muster.client.logs.attempts import at_container, attempts_of_job, pods_that_are_gone
 from muster.contract import waiting_line_format
 from muster.contract.job_explanation import explain_job
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.view.events import Event, rows_about
 from muster.jobs.view.instance import order, pods_of_job
 from muster.jobs.view.summary import summarize
-from muster.web import threads
 from muster.web.access.request_facts import fields_of
-from muster.web.cluster import tensorboard
+from muster.web.cluster.curves import tensorboard_pods
+from muster.web.cluster.live_cluster import compute
 from muster.web.cluster.watched_objects import EVENTS, LINE, PODS
 from muster.web.context import attachment, cluster_of, page
 from muster.web.urls import job_url
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from kubekit.client.blocking_client import BlockingClient
-    from kubekit.objects.core import ConfigMap
+    from kubekit.objects.core import ConfigMap, PodLog
     from kubekit.objects.meta import Raw
-    from kubekit.objects.pod_logs import PodLog
     from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.summary import JobSummary
@@ -77,7 +78,8 @@ async def show(request: web.Request) -> web.Response:
         None if events.missing_right else _of_namespace(events, key.namespace),
         tuple(line.all()),
     )
-    return await page(request, "job.html", lambda: _view(found, key))
+    now = datetime.now(UTC)
+    return await page(request, "job.html", lambda: _view(found, cluster.summary(job, now), now))
 
 
 def _of_namespace(events: Objects[Raw], namespace: str) -> list[Raw]:
@@ -86,7 +88,7 @@ def _of_namespace(events: Objects[Raw], namespace: str) -> list[Raw]:
 
 async def _attempts(cluster: LiveCluster, job: JobWithPods, key: Key) -> list[PodLog]:
     """The attempts whose logs the cluster keeps; only jobs that have had several are asked for."""
-    summary = await threads.compute(lambda: summarize(*job))
+    summary = await compute(partial(cluster.summary, job, datetime.now(UTC)))
     restarted = summary.restarts or any(row.restarts for row in summary.instances)
     had_pods = summary.over or summary.status == SUSPENDED or summary.earlier_seconds
     if had_pods or restarted or summary.earlier_restarts:
@@ -97,21 +99,21 @@ async def _attempts(cluster: LiveCluster, job: JobWithPods, key: Key) -> list[Po
 
 async def _tensorboard(cluster: LiveCluster, key: Key) -> TensorBoard | None:
     pods = (await cluster.informer(PODS)).all()
-    if not tensorboard.pods_of(key, pods):
+    if not tensorboard_pods(key, pods):
         return None
-    where = await cluster.location()
+    local = (await cluster.location()).local
     try:
-        return await cluster.call(lambda client: tensorboard_url.of_job(client, where, key))
+        return await cluster.call(lambda client: tensorboard_url.of_job(client, key, local=local))
     except MusterError:
         return None
 
 
-def _view(found: _Found, key: Key) -> JobPage:
-    now, (raw, pods), attempts = datetime.now(UTC), found.job, found.attempts
+def _view(found: _Found, job: JobSummary, now: datetime) -> JobPage:
+    (raw, pods), attempts = found.job, found.attempts
     gone = pods_that_are_gone(attempts, {pod.metadata.name for pod in pods})
-    job, names = summarize(raw, pods, now), {pod.metadata.name for pod in gone}
-    replicas = summarize(raw, [*pods, *gone], now).instances
-    own, explanation = pods_of_job(job.kind, key, job.uid, pods), None
+    names = {pod.metadata.name for pod in gone}
+    replicas = summarize(raw, [*pods, *gone], now).instances if gone else job.instances
+    own, explanation = pods_of_job(job.kind, job.key, job.uid, pods), None
     if job.status == PENDING:
         rows = [row for config in found.line for row in waiting_line_format.read(config.data)]
         explanation = explain_job(job.name, own, rows)
@@ -179,13 +181,13 @@ async def change(request: web.Request) -> web.Response:
     form = await fields_of(request)
     action, uid = form.get("action", ""), form.get("uid", "")
     if action not in _ACTIONS:
-        raise BadRequest(f"There is no change {action!r}.", status=400)
+        raise BadRequest(f"A job cannot be changed like this: {action!r}.", status=400)
     await cluster.job(path.kind, path.key)  # commands also take `pod/NAME`, a page does not
 
     def act(client: BlockingClient) -> None:
         job = lookup.get_job(client, path.key, path.kind.lower())
         if job.uid != uid:
-            message = f"{path.key.name} was deleted and created again meanwhile."
+            message = f"{path.key.name} has been deleted and created again."
             raise Conflict(message, status=409, hint="Load the page again.")
         if action == "delete":
             job_operations.delete_job_or_pod(client, path.key, path.kind.lower())
@@ -196,7 +198,7 @@ async def change(request: web.Request) -> web.Response:
         await cluster.call(act)
     except ApiError:
         raise
-    except MusterError as error:  # for instance, the job has ended meanwhile
+    except MusterError as error:  # for instance, the job has just ended
         raise Conflict(str(error), hint=error.hint, status=409) from None
     target = "/jobs" if action == "delete" else path.url
     if not request.headers.get("HX-Request"):
@@ -256,7 +258,7 @@ async def scalars(request: web.Request) -> web.Response:
     """GET …/scalars: {"charts": […], "problem": "a sentence"}."""
     cluster, path = cluster_of(request), JobPath.of(request)
     await cluster.job(path.kind, path.key)
-    pods = tensorboard.pods_of(path.key, (await cluster.informer(PODS)).all())
+    pods = tensorboard_pods(path.key, (await cluster.informer(PODS)).all())
     charts: list[Any] = []
     problem = "" if pods else "The job has no TensorBoard."
     if running := [pod for pod in pods if pod.status.phase == "Running"]:

@@ -7,14 +7,16 @@ earlier lines too.
 from __future__ import annotations
 
 from contextlib import aclosing
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kubekit.errors import ApiError, MusterError, NotFound
+from kubekit.errors import MusterError
+from kubekit.request_errors import ApiError, NotFound
 from muster.jobs.job_state import SUSPENDED
-from muster.jobs.view.summary import summarize
-from muster.web import threads
+from muster.web.cluster.live_cluster import compute
 from muster.web.cluster.log_reader import LogChoice, LogReader
 from muster.web.context import attachment, cluster_of
 from muster.web.pages.job import JobPath
@@ -40,7 +42,7 @@ async def follow(cluster: LiveCluster, argument: str) -> AsyncIterator[Any]:
     choice = LogChoice(*path, replica, _attempt(attempt), follow=True, lines=LINES)
     yield {"first": True}
     choices = [choice]
-    if (await threads.compute(lambda: summarize(*job))).status == SUSPENDED:
+    if (await compute(partial(cluster.summary, job, datetime.now(UTC)))).status == SUSPENDED:
         # Its pods are gone, and there is nothing to follow until it is resumed.
         choices.insert(0, choice._replace(follow=False))
     for each in choices:
@@ -96,7 +98,7 @@ async def download(request: web.Request) -> web.StreamResponse:
 def _file_part(chunk: LogChunk, choice: LogChoice, at_start: dict[str, bool]) -> bytes:
     pod, data = chunk
     if choice.replica or not pod:
-        return data if pod else b""  # a sentence about the log is no part of it
+        return data if pod else b""  # a sentence about the log is not part of it
     fresh = at_start.get(pod, True)
     at_start[pod] = data.endswith(b"\n") or not data
     if not data:

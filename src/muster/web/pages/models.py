@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kubekit.errors import Forbidden, MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Forbidden, NotFound
 from muster.client.models import catalog, model_runs, read_models
-from muster.client.models.reader_image import reader_image
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.client.models.reader_job import reader_image
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.web.access.request_facts import fields_of
 from muster.web.cluster.watched_objects import MODELS
 from muster.web.context import POLICY, attachment, cluster_of, page

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from kubekit.errors import BadRequest, MusterError, NotFound, TooManyRequests, Unauthorized
+from kubekit.errors import MusterError
+from kubekit.request_errors import BadRequest, NotFound, TooManyRequests, Unauthorized
 from muster.web.access.gate import GATE
 from muster.web.context import cluster_of, identity_of
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from muster.web.access.request_facts import Identity
-    from muster.web.cluster.changes import Subscription
     from muster.web.cluster.live_cluster import LiveCluster
+    from muster.web.cluster.subscriptions import Subscription
 
     Feed = Callable[[LiveCluster, str], AsyncIterator[Any]]
 

@@ -1,6 +1,6 @@
 """`/submit`: a form, then the manifest that it gives, then the job.
 
-Every step is a page of its own, so that it works without scripts: the form is checked here and by
+Every step is a separate page, so that it works without scripts: the form is checked here and by
 the server (a dry run), the manifest is shown, and the same manifest is sent. `?from=` begins with
 the manifest of an existing job.
 """
@@ -13,22 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from kubekit.errors import (
-    AlreadyExists,
-    ApiError,
-    BadRequest,
-    Invalid,
-    InvalidJob,
-    MusterError,
-    NotFound,
-    UsageError,
-    no_such,
-)
+from kubekit.errors import MusterError, UsageError, no_such
 from kubekit.objects.meta import Key, key_of
+from kubekit.request_errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound
 from muster.client import config_file
 from muster.client.submit.defaults import gang_default
+from muster.contract.job_fields import InvalidJob
+from muster.contract.job_kinds import TYPE_ALIASES
 from muster.jobs.build.flags import BY_TYPE
-from muster.jobs.job_kinds import TYPE_ALIASES
 from muster.web import submissions
 from muster.web.access.request_facts import fields_of
 from muster.web.context import POLICY, cluster_of, identity_of, page, status_of
@@ -164,7 +156,7 @@ async def _is_seen(cluster: LiveCluster, kind: str, key: Key) -> bool:
 async def _copy(request: web.Request, source: str) -> web.Response:
     """The form with the manifest of NAMESPACE/KIND/NAME under a new name."""
     if source.count("/") != 2:
-        raise UsageError(f"{source} is no job.", hint="Write from=NAMESPACE/KIND/NAME.")
+        raise UsageError(f"{source} is not a job.", hint="Write from=NAMESPACE/KIND/NAME.")
     cluster, path = cluster_of(request), JobPath.of_parts(*source.split("/"))
     job = (await cluster.job(path.kind, path.key)).raw
     keys = [key_of(row.raw) for row in await cluster.jobs()]

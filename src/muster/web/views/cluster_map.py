@@ -90,9 +90,6 @@ class Numbers(msgspec.Struct, frozen=True):
 class NodeGroup(msgspec.Struct, frozen=True):
     name: str
     nodes: tuple[NodeRoom, ...]
-    gpus: int
-    used_gpus: int
-    free_gpus: int
 
 
 class LegendRow(msgspec.Struct, frozen=True):
@@ -294,13 +291,4 @@ def _grouped(
         members = [room for rooms_of_group in groups.values() for room in rooms_of_group]
         groups = {"": members}  # the names have no common beginnings
     ordered = sorted(groups.items(), key=lambda row: (not row[0], natural_order(row[0])))
-    return tuple(
-        NodeGroup(
-            name=name,
-            nodes=tuple(members),
-            gpus=sum(room.gpus for room in members),
-            used_gpus=sum(room.used_gpus for room in members),
-            free_gpus=sum(room.free_gpus for room in members),
-        )
-        for name, members in ordered
-    )
+    return tuple(NodeGroup(name, tuple(members)) for name, members in ordered)

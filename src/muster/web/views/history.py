@@ -223,7 +223,7 @@ class Lane(msgspec.Struct, frozen=True):
     label: str
     bars: tuple[Bar, ...]
     job: JobHistory | None = None
-    """The only job of the lane, if it has a lane of its own."""
+    """The only job of the lane, if it has its own lane."""
 
 
 def ticks(span: TimeSpan) -> tuple[tuple[float, datetime], ...]:

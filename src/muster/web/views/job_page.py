@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muster.contract.job_explanation import place_in_words
-from muster.contract.waiting_line_format import ordinal
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.job_status import decode_status
 from muster.jobs.view.units import duration, next_try
@@ -34,17 +33,10 @@ _OWN = ("kubectl.kubernetes.io/last-applied-configuration",)
 class Replica(msgspec.Struct, frozen=True):
     """A row of the table of replicas."""
 
-    name: str
-    role: str
+    instance: Instance
     state: str
-    node: str
-    restarts: int
-    gpus: int
-    leads: bool
-    """Whether its log is the job's."""
     reason: str
     age: float
-    created: datetime | None
     gone: bool
     """Whether only its logs are left."""
     attempts: int
@@ -64,15 +56,10 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    state: str
+    job: JobSummary
     reason: str
     place: str
     """`2nd of 7 in line`; empty unless it waits there."""
-    last_lines: tuple[str, ...]
     notes: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     running_since: datetime | None
@@ -81,7 +68,6 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     timeline: tuple[Moment, ...]
     events: tuple[EventRow, ...] | None
     """None if the user may not read them."""
-    created: datetime | None
     age: float
     now: datetime
     can_suspend: bool
@@ -114,21 +100,15 @@ def job_page(raw: Raw, job: JobSummary, facts: JobFacts, now: datetime) -> JobPa
     address, problem = facts.tensorboard or ("", "")
     timeline = _timeline(raw, job, now)
     return JobPage(
-        kind=job.kind,
-        namespace=job.namespace,
-        name=job.name,
-        uid=job.uid,
-        state=job.status,
+        job=job,
         reason=reason,
         place=place,
-        last_lines=job.last_lines,
         notes=tuple(note for note in (job.discarded, job.left_pods) if note),
         facts=_facts(job, timeline, now),
         running_since=job.running_since(now),
         replicas=_replicas(job, facts, reason, now),
         timeline=timeline,
         events=None if facts.events is None else tuple(reversed(facts.events))[:MAX_EVENTS],
-        created=job.created,
         age=job.age(now).total_seconds(),
         now=now,
         can_suspend=not job.over and job.status != SUSPENDED,
@@ -149,8 +129,7 @@ def _reason_and_place(
     if explanation is None or job.status != PENDING:
         return reason, ""
     # The place has a line of its own.
-    text = explanation.text.removesuffix(f"; {ordinal(explanation.place)} in line")
-    return reason or text, place_in_words(explanation)
+    return reason or explanation.reason or explanation.text, place_in_words(explanation)
 
 
 def _facts(
@@ -193,16 +172,10 @@ def _replica(row: Instance, facts: JobFacts, reason_of_job: str, now: datetime) 
     if reason == reason_of_job:  # which stands above the table
         reason = ""
     return Replica(
-        name=row.name,
-        role=row.role,
+        instance=row,
         state=facts.gone.get(row.name, row.status),
-        node=row.node,
-        restarts=row.restarts,
-        gpus=row.gpus,
-        leads=row.chief,
         reason="Its pod is gone; its logs are here." if gone else reason if row.reason else "",
         age=(now - row.created).total_seconds() if row.created else 0.0,
-        created=row.created,
         gone=gone,
         attempts=facts.attempts.get(row.name, 0),
     )

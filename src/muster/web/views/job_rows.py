@@ -65,20 +65,13 @@ class JobQuery(msgspec.Struct, frozen=True):
 class JobRow(msgspec.Struct, frozen=True):
     """One line of the table."""
 
-    name: str
-    namespace: str
-    kind: str
-    state: str
-    reason: str
+    job: JobSummary
     replicas: str
     gpus: str
     age: float
     duration: float
-    ran: bool
-    """Whether it has run at all; a job that only waits has no duration."""
     running_since: datetime | None
     """The start of a duration that still grows."""
-    created: datetime | None
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -140,18 +133,12 @@ def _choices(values: Iterable[str], chosen: str) -> tuple[str, ...]:
 def _row(job: JobSummary, now: datetime) -> JobRow:
     gpus = f"{job.allocated_gpus} of {job.requested_gpus}" if not job.over else job.requested_gpus
     return JobRow(
-        name=job.name,
-        namespace=job.namespace,
-        kind=job.kind,
-        state=job.status,
-        reason=job.reason,
+        job=job,
         replicas=job.counts or str(job.replicas or ""),
         gpus=str(gpus) if job.requested_gpus else "",
         age=job.age(now).total_seconds(),
         duration=job.duration(now).total_seconds(),
-        ran=not job.only_waited,
         running_since=job.running_since(now),
-        created=job.created,
     )
 
 

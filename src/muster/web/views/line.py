@@ -75,25 +75,25 @@ class Holder(msgspec.Struct, frozen=True):
     amount: str
 
 
-class LineRow(msgspec.Struct, frozen=True):
+class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     """One gang, or one job whose pods are in no gang, that waits."""
 
-    place: int
+    place: int = 0
     """0 if it is not in the scheduler's line."""
     owner: Owner
-    gang: str
+    gang: str = ""
     """Its name, if it is not the owner's: of one pod, or of a group."""
     look: str
     initials: str
     reason: str
-    waits_for: str
-    short: str
+    waits_for: str = ""
+    short: str = ""
     """The amounts that are missing."""
-    members: str
-    held: int
-    priority: int
-    since: datetime | None
-    waited: float
+    members: str = ""
+    held: int = 0
+    priority: int = 0
+    since: datetime | None = None
+    waited: float = 0.0
     """Seconds since then."""
     resource: str = ""
     """The resource that the holders have."""
@@ -122,12 +122,7 @@ class LineView(msgspec.Struct, frozen=True):
     minutes: int
 
 
-def line_view(
-    pods: Sequence[Pod],
-    line: PublishedLine,
-    looks: Looks,
-    now: datetime,
-) -> LineView:
+def line_view(pods: Sequence[Pod], line: PublishedLine, looks: Looks, now: datetime) -> LineView:
     owners = GangOwners(pods)
     rows = line_rows(line.gangs, owners, looks, now)
     return LineView(
@@ -158,7 +153,7 @@ def line_rows(
 
 
 def _not_shown(owner: Owner, place: int = 0) -> LineRow:
-    return LineRow(place, owner, "", NO_JOB, "?", NOT_SHOWN, "", "", "", 0, 0, None, 0.0)
+    return LineRow(place=place, owner=owner, look=NO_JOB, initials="?", reason=NOT_SHOWN)
 
 
 def _published(row: WaitingGang, owner: Owner, looks: Looks, now: datetime) -> LineRow:
@@ -190,16 +185,11 @@ def _unpublished(owner: Owner, pods: Sequence[Pod], looks: Looks, now: datetime)
     created = [pod.metadata.creation_timestamp for pod in pods]
     since = min(filter(None, created), default=None)
     return LineRow(
-        place=0,
         owner=owner,
-        gang="",
         look=looks.of(owner),
         initials=initials(owner.name),
         reason=explain_job(owner.name, pods, (), now).text,
-        waits_for="",
-        short="",
         members=f"{count(len(pods), 'pod')} without a node",
-        held=0,
         priority=max(pod.spec.priority for pod in pods),
         since=since,
         waited=_seconds(since, now),

@@ -9,7 +9,7 @@ import msgspec
 
 from kubekit.objects.meta import Key, key_of
 from muster.contract.exported_models import NPZ, config_map_name, directory_of
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.view.units import size_of
 from muster.web.views.row_guard import guarded
 
@@ -30,17 +30,13 @@ _MAX_SAMPLE = 256
 class ModelRow(msgspec.Struct, frozen=True):
     """A model with its newest version."""
 
-    name: str
     namespace: str
     config_map: str
-    version: str
-    format: str
+    model: Model
+    newest: Version
     size: str
     versions: int
-    job: str
-    job_kind: str
     job_has_page: bool
-    created: datetime | None
     age: float
 
 
@@ -72,18 +68,13 @@ class SignatureRow(msgspec.Struct, frozen=True):
 
 
 class VersionRow(msgspec.Struct, frozen=True):
-    version: str
-    format: str
+    published: Version
     size: str
-    created: datetime | None
     age: float
     files: tuple[tuple[str, str], ...]
     more_files: int
-    truncated: bool
-    """Whether it has more files than were counted."""
     tensors: tuple[TensorRow, ...]
     signatures: tuple[SignatureRow, ...]
-    problem: str
     earlier_job: bool
     """Whether it was made by an earlier job of the same name."""
 
@@ -147,17 +138,13 @@ def model_page(
 def _row(key: Key, model: Model, now: datetime) -> ModelRow:
     newest = model.versions[0]
     return ModelRow(
-        name=model.name,
         namespace=key.namespace,
         config_map=key.name,
-        version=newest.version,
-        format=newest.format,
+        model=model,
+        newest=newest,
         size=_size(newest),
         versions=len(model.versions) + model.omitted,
-        job=model.job.name,
-        job_kind=model.job.kind,
         job_has_page=model.job.kind in JOB_KIND_BY_NAME,
-        created=newest.created,
         age=_seconds(newest, now),
     )
 
@@ -176,17 +163,13 @@ def _version(row: Version, model: Model, now: datetime) -> VersionRow:
         for item in row.signatures
     )
     return VersionRow(
-        version=row.version,
-        format=row.format,
+        published=row,
         size=_size(row),
-        created=row.created,
         age=_seconds(row, now),
         files=tuple((file.path, size_of(file.size)) for file in row.files),
         more_files=max(0, row.file_count - len(row.files)),
-        truncated=row.truncated,
         tensors=_tensors(row.tensors),
         signatures=tuple(signatures),
-        problem=row.problem,
         earlier_job=bool(row.job_uid) and row.job_uid != model.job.uid,
     )
 

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.errors import InvalidQuantity
 from kubekit.objects.meta import find_condition, read_timestamp
-from kubekit.objects.quantity import format_amount, parse_amount, parse_milli, parse_whole
+from kubekit.objects.quantity import (
+    InvalidQuantity,
+    format_amount,
+    parse_amount,
+    parse_milli,
+    parse_whole,
+)
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.units import cores, count, local_time, named_or_counted, natural_order
 from muster.web.views.owner_colours import Looks, Owner, initials
@@ -130,12 +135,8 @@ def node_room(node: Node, used: Iterable[Share], held: Iterable[Share], looks: L
         cpu=cpu,
         used_cpu=sum(share.cpu for share in used_rows),
         held_cpu=sum(share.cpu for share in held_rows),
-        gpu_runs=_runs(
-            [(s.gpus, s) for s in used_rows], [(s.gpus, s) for s in held_rows], gpus, "GPU", looks
-        ),
-        cpu_runs=_runs(
-            [(s.cpu, s) for s in used_rows], [(s.cpu, s) for s in held_rows], cpu, "CPU", looks
-        ),
+        gpu_runs=_runs(used_rows, held_rows, gpus, "GPU", looks),
+        cpu_runs=_runs(used_rows, held_rows, cpu, "CPU", looks),
         without_cells=_without_cells(used_rows, looks),
     )
 
@@ -188,17 +189,12 @@ def _marks(node: Node) -> tuple[tuple[str, ...], str]:
 
 
 def _runs(
-    used: list[tuple[int, Share]],
-    held: list[tuple[int, Share]],
-    total: int,
-    unit: str,
-    looks: Looks,
+    used: list[Share], held: list[Share], total: int, unit: str, looks: Looks
 ) -> tuple[Run, ...]:
     """The cells of a node from left to right: used, held, free. No more than the node has."""
     runs, left = [], total
-    rows = [(amount, share, False) for amount, share in used]
-    rows += [(amount, share, True) for amount, share in held]
-    for amount, share, is_hold in rows:
+    for share, is_hold in (*((s, False) for s in used), *((s, True) for s in held)):
+        amount = share.gpus if unit == "GPU" else share.cpu
         length = min(amount, left)
         if length <= 0:
             continue

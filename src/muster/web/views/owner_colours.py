@@ -13,10 +13,9 @@ from collections import Counter
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.errors import InvalidQuantity
-from kubekit.objects.quantity import sum_resources
+from kubekit.objects.quantity import InvalidQuantity, sum_resources
 from muster.contract.gang_dialects import PDB, gang_named_by, single_pod_gang
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

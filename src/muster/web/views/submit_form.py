@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.errors import NotFound
+from kubekit.request_errors import NotFound
 from muster.jobs.build.flags import BY_TYPE, GROUPS, flags_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def job_form(
     errors: Mapping[str, FieldError],
     defaults: Defaults,
 ) -> SubmitForm:
-    """The form for a type of job, with these texts in it and these errors; `""` is no field."""
+    """The form for a type of job, with these texts in it and these errors, by field."""
     fields = {row.name: row for row in _fields(type_, defaults)}
     directory = ("working_dir",) if defaults.directory else ()
     own = ("name", "namespace", *directory, "command", *GROUPS[_FIRST_GROUP])

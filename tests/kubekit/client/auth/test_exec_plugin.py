@@ -83,7 +83,7 @@ def test_a_plugin_gets_its_input_and_never_asks_without_a_terminal(
     assert extra == "yes"
     monkeypatch.setattr("sys.stdin", None)
     always = ExecPlugin(plugin(tmp_path, "exit 0", interactive="Always"))
-    with pytest.raises(ConfigError, match="this is no terminal"):
+    with pytest.raises(ConfigError, match="this is not a terminal"):
         always.get()
 
 

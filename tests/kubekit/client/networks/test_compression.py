@@ -28,12 +28,13 @@ from kubekit.client.transport.content_encoding import (
     UndecodableBody,
     decode_body,
 )
-from kubekit.errors import NotFound, Unreachable
 from kubekit.objects.kinds import CONFIG_MAPS, PODS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import NotFound, Unreachable
 from kubekit.watch.informer import Informer
+from tests.builders import config_map
+from tests.kubekit.builders import pod
 from tests.kubekit.client.networks.intermediaries import Gateway, Relay
-from tests.kubekit.client.real_apiserver import config_map, pod
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import pytest
 from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.client import Client
-from kubekit.errors import NotFound, Unreachable
 from kubekit.objects.kinds import CONFIG_MAPS, PODS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import NotFound, Unreachable
 from kubekit.watch.informer import Informer
+from tests.builders import config_map
 from tests.controlplane.control_plane import ControlPlane
 from tests.kubekit.client.networks.intermediaries import Relay, host_and_port
-from tests.kubekit.client.real_apiserver import config_map, in_parallel
-from tests.waiting import eventually
+from tests.waiting import eventually, in_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

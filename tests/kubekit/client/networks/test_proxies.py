@@ -14,17 +14,16 @@ from aiohttp import web
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.client.client import WATCH_SECONDS_THROUGH_PROXY, Client
+from kubekit.client.client import Client
 from kubekit.client.request import Request
 from kubekit.client.streams.exec_session import V5
-from kubekit.client.streams.port_forward import PROTOCOL
-from kubekit.errors import Unreachable
+from kubekit.client.watch_stream import WATCH_SECONDS_THROUGH_PROXY
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Unreachable
+from tests.builders import config_map
 from tests.controlplane.certificates import Authority
 from tests.kubekit.client.networks.intermediaries import Gateway, Relay, host_and_port
-from tests.kubekit.client.real_apiserver import config_map
-from tests.kubekit.client.streams.test_exec_and_port_forward import Node, read_all
 from tests.kubekit.client.transport.test_http_transport import server_tls, serving
 
 if TYPE_CHECKING:
@@ -234,24 +233,6 @@ async def test_websockets_go_through_the_proxy(authority: Authority, tmp_path: P
                 await session.write(b"echo")
                 heard = [data async for _, data in session]
         assert heard == [b"hello", b"echo"]
-        assert proxy.asked == [host_and_port(url)]
-
-
-async def test_a_port_forward_goes_through_the_proxy(authority: Authority, tmp_path: Path) -> None:
-    async def handler(request: web.BaseRequest) -> web.StreamResponse:
-        websocket = web.WebSocketResponse(protocols=(PROTOCOL,))
-        await websocket.prepare(request)
-        await Node()(websocket, request)
-        return websocket
-
-    with Relay() as proxy:
-        async with serving(handler, server_tls(authority, tmp_path)) as url:
-            endpoint = Endpoint(url, authority.certificate, proxy=proxy.url)
-            async with Client.connect(endpoint) as client, client.port_forward(X, 80) as forward:
-                connection = await forward.connect()
-                await connection.write(b"through")
-                await connection.close_write()
-                assert await read_all(connection) == b"THROUGH"
         assert proxy.asked == [host_and_port(url)]
 
 

@@ -18,12 +18,12 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.client import Client
 from kubekit.client.request import Request
 from kubekit.client.streams.exec_session import V5
-from kubekit.errors import Unauthorized, Unreachable, UntrustedCertificate
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Unauthorized, Unreachable, UntrustedCertificate
+from tests.builders import config_map
 from tests.controlplane.certificates import Authority, Pair
 from tests.kubekit.client.networks.intermediaries import Gateway
-from tests.kubekit.client.real_apiserver import config_map
 from tests.kubekit.client.transport.test_http_transport import peer, server_tls, serving
 
 if TYPE_CHECKING:

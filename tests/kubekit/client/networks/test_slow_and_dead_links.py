@@ -16,18 +16,17 @@ from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.client import Client
 from kubekit.client.transport import (
-    blocking_connection,
     blocking_transport,
     connection_pool,
     http_transport,
 )
 from kubekit.client.transport.http_transport import HttpTransport
-from kubekit.errors import Unreachable
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Unreachable
 from kubekit.watch.informer import Informer
+from tests.builders import config_map
 from tests.kubekit.client.networks.intermediaries import Gateway, Relay, host_and_port
-from tests.kubekit.client.real_apiserver import config_map
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def server(endpoint: Endpoint, relay: Relay) -> Endpoint:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_transport, "TIMEOUT", SILENCE)
     monkeypatch.setattr(blocking_transport, "TIMEOUT", SILENCE)
-    for module in (connection_pool, blocking_connection):
+    for module in (connection_pool, blocking_transport):
         monkeypatch.setattr(module, "CONNECT_TIMEOUT", SILENCE)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kubekit.client.request import Response
-from kubekit.client.transport.blocking_connection import (
+from kubekit.client.transport.blocking_transport import (
     LONGEST_LINE,
     BlockingConnection,
     BrokenResponse,

@@ -13,7 +13,7 @@ from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.request import Request
 from kubekit.client.transport import connection
 from kubekit.client.transport.http_transport import HttpTransport
-from kubekit.errors import Unreachable
+from kubekit.request_errors import Unreachable
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

@@ -22,14 +22,8 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import Request
 from kubekit.client.streams.websocket import error_type
 from kubekit.client.transport.http_transport import HttpTransport
-from kubekit.errors import (
-    ConfigError,
-    Forbidden,
-    MusterError,
-    Unauthorized,
-    Unreachable,
-    UntrustedCertificate,
-)
+from kubekit.errors import ConfigError, MusterError
+from kubekit.request_errors import Forbidden, Unauthorized, Unreachable, UntrustedCertificate
 from tests.controlplane.certificates import Authority
 
 if TYPE_CHECKING:

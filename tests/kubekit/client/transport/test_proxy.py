@@ -8,8 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from kubekit.client.auth.endpoint import Endpoint
-from kubekit.client.transport.no_proxy import is_exempt
-from kubekit.client.transport.proxy import Proxy, connect_request, proxy_for, refusal, unreachable
+from kubekit.client.transport.proxy import (
+    Proxy,
+    connect_request,
+    is_exempt,
+    proxy_for,
+    refusal,
+    unreachable,
+)
 from kubekit.errors import ConfigError
 
 ENVIRON = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "inner.corp,.svc, 10.0.0.0/8,odd/rule"}

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from kubekit.errors import StatusError
+from kubekit.request_errors import StatusError
 from localkube.apiserver.access.authentication import Authenticator
 from localkube.apiserver.server import ApiServer
 from tests.localkube.apiserver.access.accounts import PODS, RBAC, token_for

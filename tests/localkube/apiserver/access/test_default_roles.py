@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.local_daemon import extensions
 from tests.localkube.apiserver.access.accounts import (
     ACCOUNTS,
     NS,
@@ -65,6 +66,21 @@ async def test_view_aggregates_labelled_roles(api: ApiClient) -> None:
     assert (await send_as(api, token, "GET", f"{NS}/secrets")).status == 200
     await api.send("DELETE", f"{ROLES}/x")
     assert (await send_as(api, token, "GET", f"{NS}/secrets")).status == 403
+
+
+async def test_view_and_edit_have_the_rights_of_the_callers_kinds(tmp_path: Path) -> None:
+    known = extensions(tmp_path).kinds
+    async with running_server(tmp_path, known=known) as api:
+        groups = {
+            role: {
+                group
+                for rule in (await api.send("GET", f"{ROLES}/{role}")).body["rules"]
+                if "create" in rule["verbs"] or role == "view"
+                for group in rule.get("apiGroups", ())
+            }
+            for role in ("view", "edit", "admin")
+        }
+    assert all({"kubeflow.org", "scheduling.volcano.sh"} <= found for found in groups.values())
 
 
 async def test_roles_that_an_admin_changed_stay_changed_after_a_restart(tmp_path: Path) -> None:

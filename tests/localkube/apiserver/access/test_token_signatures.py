@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from localkube.apiserver.access.service_account_tokens import ISSUER, Tokens
-from localkube.apiserver.store.changes import Entry
+from localkube.apiserver.store.collection import Entry
 
 if TYPE_CHECKING:
     from localkube.apiserver.store.store import Store

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.localkube.apiserver.running_server import running_server
 
 if TYPE_CHECKING:
@@ -47,3 +49,21 @@ async def test_a_range_counts_after_a_restart_and_only_in_its_namespace(tmp_path
 
         assert await limit_of_new_pod(api, "a") == "2"
         assert elsewhere.body["spec"]["containers"][0]["resources"] == {}
+
+
+@pytest.mark.parametrize(
+    "collection",
+    [
+        f"{NS}/configmaps",
+        f"{NS}/secrets",
+        f"{NS}/serviceaccounts",
+        f"{NS}/endpoints",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
+    ],
+)
+async def test_kinds_without_a_spec_are_in_no_range(tmp_path: Path, collection: str) -> None:
+    async with running_server(tmp_path) as api:
+        await api.send("POST", f"{NS}/limitranges", limit_range("2"))
+        created = await api.send("POST", collection, {"metadata": {"name": "a"}})
+
+    assert created.status == 201, created.body

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from localkube.apiserver.apply import managed_fields
-from localkube.apiserver.apply.field_set import FieldSet, paths
-from localkube.apiserver.apply.managed_fields import Managed
-from localkube.apiserver.apply.ownership import Manager, Owned
-from localkube.apiserver.apply.path_elements import (
+from localkube.apiserver.apply.field_set import (
+    FieldSet,
     item_of_set,
     item_with_keys,
-    order,
     path_text,
+    paths,
 )
-from localkube.apiserver.apply.scale import owners_of_object, owners_of_scale
+from localkube.apiserver.apply.managed_fields import Managed, owners_of_object, owners_of_scale
+from localkube.apiserver.apply.ownership import Manager, Owned
 
 
 def updater(number: int) -> Manager:
@@ -69,7 +68,7 @@ def test_paths_are_in_the_order_of_fields_and_keys() -> None:
     node: FieldSet = {".": {}, "f:name": {}}
     ports = {item_with_keys({"port": port}): node for port in (443, 80)}
 
-    assert [path_text(path) for path in paths({"f:b": {}, "f:a": ports}, order)] == [
+    assert [path_text(path) for path in paths({"f:b": {}, "f:a": ports})] == [
         ".b",
         ".a[port=80]",
         ".a[port=443]",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from localkube.apiserver.http import bodies
 from tests.kubekit.objects.yaml_attacks import read_apart
 from tests.localkube.apiserver.running_server import JSON
 
@@ -133,3 +134,23 @@ async def test_a_field_twice_in_json_too_large_for_yaml_is_still_reported(api: A
 
     assert reply.status == 201, reply.body
     assert reply.headers.getall("Warning") == ['299 - "duplicate field \\"data.a\\""']
+
+
+async def test_a_large_answer_in_yaml_is_json_which_is_yaml_too(api: ApiClient) -> None:
+    """Writing blocks takes a hundred times as long, and all others would wait."""
+    labels = {f"k{n}": "v" for n in range(50_000)}
+    review = {"metadata": {"labels": labels}, "spec": {"namespace": "default"}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+
+    reply = await api.send("POST", path, review, Accept="application/yaml")
+
+    assert reply.status == 201
+    assert reply.headers["Content-Type"].startswith("application/yaml")
+    assert reply.body["metadata"]["labels"] == labels
+
+
+def test_an_answer_in_yaml_may_be_nested_deeply() -> None:
+    nested = b"[" * 500 + b"]" * 500
+
+    assert bodies.as_yaml(nested) == nested
+    assert bodies.as_yaml(b'{"a":[1]}') == b"a:\n- 1\n"

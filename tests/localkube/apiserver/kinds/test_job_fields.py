@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
+from localkube.apiserver.kinds.custom_resources import KnownKinds
 from muster.contract import crds
 from muster.jobs.unknown_fields import unknown_field_paths
 from tests.localkube.apiserver.running_server import MERGE, running_server

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import localkube.apiserver
-from localkube.apiserver.kinds.builtin import BUILTIN
+from localkube.apiserver.resource_registry import BUILTIN
 
 ROOT = Path(localkube.apiserver.__file__).parent
 GENERIC = ("*.py", "admission/*.py", "http/*.py", "patch/*.py", "schema/*.py", "views/*.py")
@@ -32,6 +32,6 @@ def test_a_collection_has_one_strategy_for_all_that_is_stored_in_it() -> None:
 
     for resource in BUILTIN:
         stored = by_collection[resource.collection]
-        assert stored.charge is resource.strategy.charge
-        assert stored.counted_as == resource.strategy.counted_as
-        assert stored.columns == resource.strategy.columns
+        assert stored.quota.charge is resource.strategy.quota.charge
+        assert stored.quota.counted_as == resource.strategy.quota.counted_as
+        assert stored.table.columns == resource.strategy.table.columns

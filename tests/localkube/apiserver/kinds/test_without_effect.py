@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tarfile
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from localkube.apiserver.kinds.custom.crd import CONVERSION_WARNING, RULES_WARNING
-from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
+from localkube.apiserver.kinds.custom_resources import KnownKinds
+from localkube.apiserver.kinds.definitions import CONVERSION_WARNING, RULES_WARNING
 from muster.contract import crds
 from tests.localkube.apiserver.running_server import MERGE, running_server
 
@@ -168,10 +168,14 @@ async def test_definitions_whose_rules_the_caller_gives_do_not_warn(api: ApiClie
         assert warnings(await api.send("POST", CRDS, crd)) == []
 
 
-async def test_data_of_a_version_that_evaluated_rules_still_opens(tmp_path: Path) -> None:
-    with tarfile.open(FORMER_DATA) as data:
-        data.extractall(tmp_path, filter="data")
-    async with running_server(tmp_path) as api:
+@pytest.fixture
+def former_data(tmp_path: Path) -> Path:
+    subprocess.run(["tar", "-xf", FORMER_DATA, "-C", tmp_path], check=True)
+    return tmp_path
+
+
+async def test_data_of_a_version_that_evaluated_rules_still_opens(former_data: Path) -> None:
+    async with running_server(former_data) as api:
         assert (await api.send("GET", f"{CORE}/configmaps/old")).body["data"] == {"a": "1"}
         # The policy denies this, and both webhooks answer nobody.
         body = {"metadata": {"name": "new"}}

@@ -11,7 +11,7 @@ import random
 import sys
 from pathlib import Path
 
-from localkube.apiserver.store.changes import Entry
+from localkube.apiserver.store.collection import Entry
 from localkube.apiserver.store.store import Store
 
 

@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubekit.errors import ConfigError, DamagedStore, MusterError, ServerError, UsageError
+from kubekit.errors import ConfigError, MusterError, UsageError
+from kubekit.request_errors import ServerError
 from localkube.apiserver.store import backups, check
+from localkube.apiserver.store.damage import DamagedStore
 from localkube.apiserver.store.database import SCHEMA, take_lock
 from localkube.apiserver.store.store import Store
 
@@ -123,28 +125,6 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(tmp_pa
 
     assert "Install that version" in caught.value.hint
     assert path.read_bytes() == before
-
-
-async def test_objects_of_the_version_without_checksums_are_kept_and_odd_rows_set_aside(
-    tmp_path: Path,
-) -> None:
-    path, pod = tmp_path / "objects.db", b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}'
-    (tmp_path / "objects.reserve").write_bytes(b"")
-    with closing(sqlite3.connect(path)) as db:
-        db.execute(
-            "CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL,"
-            " previous INTEGER NOT NULL, deleted INTEGER NOT NULL, value BLOB NOT NULL)"
-        )
-        db.execute("CREATE UNIQUE INDEX swap ON log (key, previous)")
-        db.execute("CREATE TABLE compacted (id INTEGER PRIMARY KEY, revision INTEGER)")
-        rows = [("pods/a/x", pod), ("pods/a/odd", b"{"), ("pods/a/text", "text")]
-        for number, (key, content) in enumerate(rows, 1):
-            db.execute("INSERT INTO log VALUES (?, ?, 0, 0, ?)", (number, key, content))
-        db.commit()
-
-    assert await opened(path) == ({"pods/a/x": pod}, {"pods/a/odd", "pods/a/text"})
-    assert await opened(path) == ({"pods/a/x": pod}, {"pods/a/odd", "pods/a/text"})
-    assert not (tmp_path / "objects.reserve").exists()
 
 
 async def test_a_row_that_was_changed_by_hand_is_set_aside_and_can_be_written_again(

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kubekit.errors import ServerError
+from kubekit.request_errors import ServerError
 from localkube.apiserver.store import disk_reserve, write_log
 from localkube.apiserver.store.disk_reserve import Purpose
 from localkube.apiserver.store.store import Store
@@ -133,11 +133,10 @@ async def test_growing_objects_leave_the_space_that_deletions_need(full: FullDis
 
 
 async def test_a_watch_that_resumes_gets_the_last_state_of_an_object_deleted_on_a_full_disk(
-    full: FullDisk, monkeypatch: pytest.MonkeyPatch
+    full: FullDisk,
 ) -> None:
     start = full.store.revision
     await full.delete("a")
-    monkeypatch.setattr(full.store._recent, "start", full.store.revision)
     watch = await full.store.watch("pods/", start)
 
     (change,) = await watch.next()

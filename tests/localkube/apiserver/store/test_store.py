@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kubekit.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound, ServerError
-from localkube.apiserver.store import changes, disk_reserve
-from localkube.apiserver.store import changes as watch_module
-from localkube.apiserver.store.changes import Watch
+from kubekit.errors import ConfigError
+from kubekit.request_errors import AlreadyExists, Conflict, Gone, NotFound, ServerError
+from localkube.apiserver.store import disk_reserve
+from localkube.apiserver.store import store as watch_module
 from localkube.apiserver.store.database import Row
-from localkube.apiserver.store.store import Store
+from localkube.apiserver.store.store import Store, Watch
 from localkube.apiserver.store.write_log import WriteLog
 
 if TYPE_CHECKING:
@@ -225,23 +225,6 @@ async def test_a_replaced_object_survives_compaction_while_a_later_change_needs_
     assert change.before is not None
     assert change.before.value == entry.value
     await store.close()
-
-
-async def test_large_changes_are_not_kept_in_memory_and_can_still_be_watched(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(changes, "RECENT_BYTES", 10_000)
-    large = "x" * 2_000
-    entry = first = await store.create("pods/a/x", value(large))
-    for _ in range(20):
-        entry = await store.update("pods/a/x", value(large), entry.revision)
-
-    assert store._recent.size <= 10_000
-    assert store._recent.start > first.revision
-    resumed = await store.watch("pods/", first.revision)
-    assert len(await next_changes(resumed, 20)) == 20
-    recent = await store.watch("pods/", entry.revision - 1)
-    assert await next_changes(recent, 1) == [("pods/a/x", entry.value.decode(), False)]
 
 
 @pytest.mark.parametrize("limit", ["MAX_CHANGES", "MAX_BYTES"])

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kubekit.errors import AlreadyExists, Conflict, Gone, NotFound
-from localkube.apiserver.store.changes import Entry
+from kubekit.request_errors import AlreadyExists, Conflict, Gone, NotFound
+from localkube.apiserver.store.collection import Entry
 from localkube.apiserver.store.store import Store
 
 # Never empty, as no object is: the row of a deletion without a value stands for the value before

@@ -14,24 +14,32 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.client import Client
-from kubekit.client.streams.port_forward import PROTOCOL
-from kubekit.client.streams.spdy import Data, Mux, Opened, Opening
-from kubekit.errors import Unreachable
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Unreachable
 from localkube.apiserver.streams import port_forward
 from localkube.apiserver.streams.exec_websocket import V4
 from localkube.apiserver.streams.port_forward import _Stream
-from localkube.apiserver.streams.spdy_headers import MAX_BLOCK, HeaderReader, dictionary
+from localkube.apiserver.streams.spdy import (
+    MAX_BLOCK,
+    PROTOCOL,
+    Data,
+    HeaderReader,
+    Mux,
+    Opened,
+    Opening,
+    dictionary,
+)
 from tests.localkube.apiserver.fake_node import FakeNode
 from tests.localkube.apiserver.running_server import running_server
+from tests.localkube.port_forward_client import ClientMux, forward_port
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kubekit.client.streams.port_forward import PortForward
     from tests.localkube.apiserver.running_server import ApiClient
+    from tests.localkube.port_forward_client import PortForward
 
 A = Key("default", "a")
 FORWARD = "/api/v1/namespaces/default/pods/a/portforward"
@@ -66,7 +74,7 @@ async def exchange(forward: PortForward, data: bytes) -> bytes:
 
 
 async def test_many_connections_share_one_forward(client: Client) -> None:
-    async with client.port_forward(A, 8080) as forward:
+    async with forward_port(client, A, 8080) as forward:
         sent = [b"%d" % number * (number * 5000 + 1) for number in range(20)] + [b"a" * 3_000_000]
         received = await asyncio.gather(*(exchange(forward, data) for data in sent))
 
@@ -76,7 +84,7 @@ async def test_many_connections_share_one_forward(client: Client) -> None:
 async def test_a_port_on_which_nothing_listens_is_an_error_of_its_connection(
     client: Client,
 ) -> None:
-    async with client.port_forward(A, 1) as forward:
+    async with forward_port(client, A, 1) as forward:
         connection = await forward.connect()
         with pytest.raises(Unreachable, match=r"forwarding port 1 to pod a, uid .*refused"):
             await connection.read()
@@ -87,7 +95,7 @@ async def test_a_port_on_which_nothing_listens_is_an_error_of_its_connection(
 async def test_a_connection_of_a_client_that_leaves_is_closed(
     api: ApiClient, client: Client
 ) -> None:
-    async with client.port_forward(A, 80) as forward:
+    async with forward_port(client, A, 80) as forward:
         await (await forward.connect()).write(b"x")
     node = api.server.streams.backend
     assert isinstance(node, FakeNode)
@@ -157,9 +165,9 @@ async def test_the_channels_of_the_python_client(api: ApiClient) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Mux().open({"streamtype": "data"})[1],
-        Mux().open({"streamtype": "data", "port": "99999"})[1],
-        Mux().open({"streamtype": "data", "port": "80", "x": "y" * 2 * MAX_BLOCK})[1],
+        ClientMux().open({"streamtype": "data"})[1],
+        ClientMux().open({"streamtype": "data", "port": "99999"})[1],
+        ClientMux().open({"streamtype": "data", "port": "80", "x": "y" * 2 * MAX_BLOCK})[1],
         b"\x80\x03\x00\x01\0\0\0\x10" + b"\xff" * 16,
     ],
     ids=["no port", "no such port", "long headers", "not compressed"],
@@ -218,7 +226,7 @@ def test_headers_that_use_the_dictionary_are_read() -> None:
 
 
 def test_a_stream_of_a_client_is_accepted() -> None:
-    client, server = Mux(), Mux(server=True)
+    client, server = ClientMux(), Mux()
     stream, frame = client.open({"port": "1"})
     answers = client.feed(server.accept(stream))
 

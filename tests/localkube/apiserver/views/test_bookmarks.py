@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from localkube.apiserver.http.requests import Call, Route
-from localkube.apiserver.kinds.builtin import BUILTIN
-from localkube.apiserver.store.changes import Change, Entry, Watch
+from localkube.apiserver.resource_registry import BUILTIN
+from localkube.apiserver.store.collection import Change, Entry
+from localkube.apiserver.store.store import Watch
 from localkube.apiserver.views.watch_events import BOOKMARK_EVERY, watch_events
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class EmptyStore:
         return iter(())
 
     async def watch(self, prefix: str, since: int) -> Watch:
-        self.watches.append(Watch(prefix, since, asyncio.Event(), self._forget))
+        self.watches.append(Watch(prefix, since, self._forget))
         return self.watches[-1]
 
     def _forget(self, watch: Watch) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kubekit import schemas
 from localkube.apiserver.http.protobuf import _fields
-from localkube.apiserver.views import openapi_protobuf
+from localkube.apiserver.views import openapi_v2
 
 if TYPE_CHECKING:
     import pytest
@@ -37,11 +37,11 @@ async def test_the_server_works_without_reading_descriptions(
 async def test_the_old_format_in_protobuf_names_the_types_of_the_json(api: ApiClient) -> None:
     document = (await api.send("GET", "/openapi/v2")).body
     encoded = await api.session.get(
-        f"{api.server.url}/openapi/v2", headers={"Accept": openapi_protobuf.MEDIA_TYPE}
+        f"{api.server.url}/openapi/v2", headers={"Accept": openapi_v2.MEDIA_TYPE}
     )
     data = await encoded.read()
 
-    assert encoded.headers["Content-Type"] == openapi_protobuf.SENT
+    assert encoded.headers["Content-Type"] == openapi_v2.SENT
     parts = dict(_fields(data))
     names = [dict(_fields(row))[1].decode() for _, row in _fields(parts[9])]
     paths = [dict(_fields(row))[1].decode() for _, row in _fields(parts[8])]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kubekit.objects.core import PodLog
 from kubekit.objects.meta import ObjectMeta, OwnerReference
-from kubekit.objects.pod_logs import PodLog
 from localkube.node_interface import LogOptions
 from tests.localkube.apiserver.fake_node import FakeNode
 from tests.localkube.apiserver.running_server import running_server

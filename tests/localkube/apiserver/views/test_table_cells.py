@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubekit import schemas
-from localkube.apiserver.kinds.builtin import BUILTIN
+from localkube.apiserver.resource_registry import BUILTIN
 from localkube.apiserver.views.cells import age
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def test_every_column_has_a_cell_for_an_odd_object(resource: Resource) -> None:
     for _ in range(150):
         obj = odd(schema, dice)
         if isinstance(obj, dict):
-            stored = strategy.to_stored(obj)
-            for cell in strategy.columns.values():
+            stored = strategy.forms.to_stored(obj)
+            for cell in strategy.table.columns.values():
                 assert isinstance(cell(stored, NOW), str | int), obj
 
 

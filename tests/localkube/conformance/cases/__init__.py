@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.localkube.conformance.cases import (
+    access,
     body_and_path,
     chart_kinds,
     conflicts,
@@ -29,6 +30,7 @@ from tests.localkube.conformance.cases import (
     pods,
     proxies,
     queries,
+    quotas_and_priorities,
     roles,
     selectors,
     server_side_apply,
@@ -43,8 +45,8 @@ from tests.localkube.conformance.cases import (
     workloads,
 )
 
-ALL = [
-    case
+GROUPS = {
+    module.__name__.rpartition(".")[2]: module.CASES
     for module in (
         kinds,
         managed_by,
@@ -84,6 +86,9 @@ ALL = [
         watch,
         queries,
         invalid_crds,
+        access,
+        quotas_and_priorities,
     )
-    for case in module.CASES
-]
+}
+"""By the name of their module."""
+ALL = [case for cases in GROUPS.values() for case in cases]

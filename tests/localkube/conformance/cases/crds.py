@@ -154,7 +154,7 @@ LIFE = [
             post(CRDS, definition(version())),
             patch(f"{CRDS}/{NAME}", {"metadata": {"labels": {"x": "y"}}}),
             get(f"/apis/{GROUP}", until=answered(200)),
-            get(f"/apis/{GROUP}/v1", until=answered(200)),
+            get(f"/apis/{GROUP}/v1", until=lambda reply: "things" in str(reply.body)),
             delete(f"{CRDS}/{NAME}"),
             get(THINGS, until=answered(404)),
         ],

@@ -33,7 +33,12 @@ async def test_a_job_of_somebody_else_with_the_name_does_not_end_the_schedule(
     await api_client.create(CRON_JOBS, {"metadata": {**meta, "name": "c"}, "spec": DAILY})
     controllers = ControllerManager(api_client, lambda: NOW)
     informers = controllers.informers
-    visited = CronJobController(controllers.pod_control(CRON_JOBS, "cronjobs"), informers)
+    visited = CronJobController(
+        controllers.pod_control(CRON_JOBS, "cronjobs"),
+        informers,
+        informers.cron_jobs,
+        informers.jobs,
+    )
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(i.run()) for i in (informers.cron_jobs, informers.jobs)]
         await asyncio.gather(informers.cron_jobs.synced(), informers.jobs.synced())

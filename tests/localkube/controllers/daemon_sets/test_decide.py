@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from kubekit.objects.meta import timestamp
-from localkube.controllers import daemon_set_nodes
+from localkube.controllers import daemon_set_decision as decision
 from localkube.controllers.daemon_set_controller import FIRST_DELAY, FailedPods
-from localkube.controllers.daemon_set_decision import Plan, Progress, daemon_set_status, mend, roll
-from localkube.controllers.daemon_set_nodes import Fit
+from localkube.controllers.daemon_set_decision import (
+    Fit,
+    Plan,
+    Progress,
+    daemon_set_status,
+    mend,
+    roll,
+)
 from localkube.controllers.workloads import DaemonSet, Node, Pod
-
-NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+from tests.localkube.controllers.builders import NOW, pod_in
 
 
 def daemon_set(spec: dict[str, Any] | None = None, **rolling: object) -> DaemonSet:
@@ -34,23 +37,7 @@ def node(name: str, labels: dict[str, str] | None = None, taint: str = "") -> No
 
 
 def pod(node: str, state: str = "ready", revision: str = "new", name: str = "") -> Pod:
-    meta: dict[str, Any] = {
-        "name": name or f"w-{node}",
-        "uid": name or node,
-        "labels": {"controller-revision-hash": revision},
-    }
-    if state == "terminating":
-        meta["deletionTimestamp"] = timestamp(NOW)
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": timestamp(NOW)}
-    body = {
-        "metadata": meta,
-        "spec": {"nodeName": node},
-        "status": {
-            "phase": {"failed": "Failed", "succeeded": "Succeeded"}.get(state, "Running"),
-            "conditions": [ready] if state == "ready" else [],
-        },
-    }
-    return msgspec.convert(body, Pod)
+    return pod_in(state, name or f"w-{node}", revision, nodeName=node)
 
 
 def progress(owner: DaemonSet, *pods: Pod, nodes: int = 3, held: str = "") -> Progress:
@@ -148,19 +135,16 @@ def test_on_delete_updates_nothing() -> None:
     ],
 )
 def test_nodes_that_fit(spec: dict[str, Any], candidate: Node, expected: Fit) -> None:
-    assert daemon_set_nodes.fit(daemon_set_nodes.pod_spec({"spec": spec}), candidate) is expected
+    assert decision.fit_of(decision.pod_spec({"spec": spec}), candidate) is expected
 
 
 def test_a_daemon_pod_stays_on_a_node_in_trouble() -> None:
     rows = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]
     timed = [{**rows[0], "tolerationSeconds": 300}]
 
-    assert daemon_set_nodes.tolerations({"tolerations": timed}) == daemon_set_nodes.tolerations({})
-    assert rows[0] in daemon_set_nodes.tolerations({})
-    assert (
-        len(daemon_set_nodes.tolerations({"hostNetwork": True}))
-        == len(daemon_set_nodes.tolerations({})) + 1
-    )
+    assert decision.tolerations({"tolerations": timed}) == decision.tolerations({})
+    assert rows[0] in decision.tolerations({})
+    assert len(decision.tolerations({"hostNetwork": True})) == len(decision.tolerations({})) + 1
 
 
 def test_the_status_counts_nodes() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubekit.client.client import Client
-from kubekit.errors import NotFound
 from kubekit.objects.kinds import CONFIG_MAPS, CRDS, SECRETS, Kind
 from kubekit.objects.meta import Key
+from kubekit.request_errors import NotFound
 from localkube.controllers.garbage_collector import GarbageCollector
 from tests.localkube.node.local_node import wait_for
 

@@ -14,6 +14,7 @@ from kubekit.objects.meta import MAX_SECONDS, Key, ObjectMeta, timestamp
 from localkube.controllers import node_lifecycle, node_taints
 from localkube.controllers.node_lifecycle import NodeHeartbeats
 from localkube.controllers.workloads import Node, Pod
+from tests.builders import pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Raw = dict[str, Any]
@@ -30,11 +31,6 @@ def node(ready: str = "True", *taints: Raw, **spec: Any) -> Node:
         "status": {"conditions": rows},
     }
     return msgspec.convert(body, Node)
-
-
-def pod(*tolerations: Raw) -> Pod:
-    body = {"metadata": {"name": "p"}, "spec": {"tolerations": list(tolerations)}}
-    return msgspec.convert(body, Pod)
 
 
 def taint(key: str = node_taints.UNREACHABLE, effect: str = "NoExecute", ago: int = 0) -> Raw:
@@ -102,8 +98,9 @@ def test_unknown_conditions_are_written_once() -> None:
 )
 def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Raw], expected: int | None) -> None:
     tainted = node("Unknown", taint(ago=100))
+    tolerant = msgspec.convert(pod(tolerations=list(tolerations)), Pod)
 
-    at = node_lifecycle.evict_at(pod(*tolerations), tainted.spec.taints, NOW)
+    at = node_lifecycle.evict_at(tolerant, tainted.spec.taints, NOW)
 
     assert at == (None if expected is None else NOW + timedelta(seconds=expected))
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubekit.objects.meta import timestamp
 from localkube.controllers.stateful_set_decision import (
     Plan,
     Progress,
@@ -19,8 +17,7 @@ from localkube.controllers.stateful_set_decision import (
     stateful_set_status,
 )
 from localkube.controllers.workloads import Pod, StatefulSet
-
-NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+from tests.localkube.controllers.builders import NOW, pod_in
 
 
 def stateful_set(replicas: int = 3, **spec: Any) -> StatefulSet:
@@ -29,22 +26,7 @@ def stateful_set(replicas: int = 3, **spec: Any) -> StatefulSet:
 
 
 def pod(ordinal: int, state: str = "ready", revision: str = "new") -> Pod:
-    meta: dict[str, Any] = {
-        "name": f"w-{ordinal}",
-        "uid": f"uid-{ordinal}",
-        "labels": {"controller-revision-hash": revision},
-    }
-    if state == "terminating":
-        meta["deletionTimestamp"] = timestamp(NOW)
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": timestamp(NOW)}
-    body = {
-        "metadata": meta,
-        "status": {
-            "phase": {"failed": "Failed", "pending": "Pending"}.get(state, "Running"),
-            "conditions": [ready] if state == "ready" else [],
-        },
-    }
-    return msgspec.convert(body, Pod)
+    return pod_in(state, f"w-{ordinal}", revision)
 
 
 def renamed(name: str) -> Pod:

@@ -13,11 +13,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from kubekit.errors import MissingReference
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
 from localkube.node.machine import capacity, gpus
 from localkube.node.machine.gpus import GpuAllocator, GpuUse
+from localkube.node.pod import MissingReference
 from localkube.node.runtime.pod_records import PodRecord, PodRecords
 from tests.localkube.node import leftovers
 from tests.localkube.node.local_node import Raw, local_node, needs_namespaces

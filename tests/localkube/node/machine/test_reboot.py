@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubekit.errors import NotFound
+from kubekit.request_errors import NotFound
 from localkube.node.standalone.linux import files
 from localkube.node.standalone.linux.netlink import Netlink
 from tests.e2e.local_cluster import LocalCluster

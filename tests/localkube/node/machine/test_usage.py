@@ -21,8 +21,7 @@ from localkube.node.machine.usage import (
     UsageSample,
     usage_between,
 )
-from localkube.node.runtime.attempts import Attempt, State
-from localkube.node.runtime.pod_records import PodRecord, PodRecords
+from localkube.node.runtime.pod_records import Attempt, PodRecord, PodRecords, State
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = ("u", "a"), ("u", "b")

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from kubekit.errors import OutOfAddresses
 from kubekit.objects.kinds import EVENTS
 from kubekit.objects.meta import Key
 from kubekit.watch.informer_cache import Change
 from localkube.node import pod_loop
 from localkube.node.network.bridge import BridgeNetwork
 from localkube.node.network.hosts_file import HostsFiles
+from localkube.node.network.pod_network import OutOfAddresses
 from localkube.node.pod import Pod
 from localkube.node.runtime.namespace_runtime import NamespaceRuntime
-from localkube.node.runtime.rootfs.plan import RootfsRules
+from localkube.node.runtime.rootfs import RootfsRules
 from tests.localkube.node.local_node import LocalNode, needs_namespaces
 from tests.localkube.node.pod_builders import make_pod, shell
 from tests.waiting import eventually
@@ -133,9 +133,9 @@ async def test_finished_pods_free_their_addresses_for_those_that_wait(tmp_path: 
     await eventually(lambda: "waiting-7" in file.read_text(), what="the first pass")
     with pytest.raises(OutOfAddresses, match="starts when another one ends"):
         files.network.allocate(late.metadata.key)
-    assert files.runtime.address(late.metadata.key) == ""
+    assert files.network.address(late.metadata.key) == ""
 
-    freed = files.runtime.address(Key("default", "waiting-7"))
+    freed = files.network.address(Key("default", "waiting-7"))
     files.pods.put(make_pod("waiting-7", status={"phase": "Succeeded"}))
 
     await eventually(lambda: f"{freed}\tlate " in file.read_text(), what="the name of the pod")
@@ -149,13 +149,13 @@ async def test_a_pod_that_still_runs_keeps_its_address_although_the_api_has_lost
     files = Files(tmp_path)
     files.runtime._open["uid"] = "default/p"
     files.runtime.assign_addresses([])
-    address = files.runtime.address(Key("default", "p"))
+    address = files.network.address(Key("default", "p"))
 
     files.runtime.assign_addresses([Key("ns", str(number)) for number in range(MANY)])
-    assert files.runtime.address(Key("default", "p")) == address != ""
+    assert files.network.address(Key("default", "p")) == address != ""
 
     await files.runtime.close("uid")
-    assert files.runtime.address(Key("default", "p")) == ""
+    assert files.network.address(Key("default", "p")) == ""
     assert address in files.network.addresses.table().values()
 
 

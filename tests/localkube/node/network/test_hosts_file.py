@@ -155,9 +155,13 @@ class Listed:
 
 
 class Addresses:
-    """Stands in for a runtime: the addresses of pods."""
+    """Stands in for a runtime and its network: the addresses of pods."""
 
-    host_address = "10.0.0.1"
+    gateway = "10.0.0.1"
+
+    @property
+    def network(self) -> Addresses:
+        return self
 
     def assign_addresses(self, keys: object) -> None:
         pass

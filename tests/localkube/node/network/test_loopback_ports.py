@@ -21,12 +21,13 @@ from localkube.node.network.bridge import BridgeNetwork
 from localkube.node.network.loopback_ports import (
     Informers,
     LoopbackPorts,
+    Place,
+    host_places,
     node_ports,
     ready_targets,
 )
 from localkube.node.network.pod_network import Network
-from localkube.node.network.services.host_addresses import Place, host_places
-from localkube.node.network.services.ports import EndpointSlice
+from localkube.node.network.service_addresses import EndpointSlice
 from tests.localkube.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
 from tests.localkube.node.pod_builders import container, make_pod, manifest
 from tests.no_descriptors import no_descriptor_left, room_for

@@ -31,7 +31,7 @@ from pathlib import Path
 from kubekit.objects.meta import Key
 from localkube.node.network import nat
 from localkube.node.network.bridge import BridgeNetwork
-from localkube.node.standalone.linux import kernel, nftables
+from localkube.node.standalone.linux import kernel, netfilter
 from localkube.node.standalone.linux.netlink import Netlink
 address = ipaddress.IPv4Interface
 nat._STATE = Path(sys.argv[2])
@@ -175,7 +175,7 @@ os.read(up_read, 1)
 os.write(ask, b"-")
 closed = json.loads(os.read(answers_read, 99))
 of_machine = [call(own), call(network.gateway)]
-nftables.remove(network.bridge)
+netfilter.remove_table(network.bridge)
 os.write(ask, b"+")
 without = json.loads(os.read(answers_read, 99))
 network.close()

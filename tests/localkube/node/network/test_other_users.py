@@ -15,8 +15,8 @@ import pytest
 from kubekit.objects.kinds import SERVICES
 from localkube.node.network import bridge
 from localkube.node.network.bridge import BridgeNetwork
-from localkube.node.network.services.ports import SERVICE_NAME, SLICES
-from localkube.node.standalone.linux import netfilter, nftables
+from localkube.node.network.service_addresses import SERVICE_NAME, SLICES
+from localkube.node.standalone.linux import netfilter
 from tests.localkube.node.local_node import ROOTLESS, LocalNode, local_node, needs_namespaces
 from tests.localkube.node.pod_builders import python
 from tests.ordinary_user import NOBODY, python_for_everyone
@@ -96,7 +96,7 @@ async def serve(local: LocalNode) -> tuple[str, str]:
     """A pod that answers and its service; returns the addresses of both."""
     await local.run(python("p", SERVE))
     await local.says("p", "up")
-    address = (await local.pod("p"))["status"]["podIP"]
+    address = await local.address("p")
     meta = {"name": "web", "namespace": "default"}
     service = {"metadata": meta, "spec": {"ports": [{"port": 80, "targetPort": 8080}]}}
     created = await local.client.create(SERVICES, service)
@@ -126,7 +126,7 @@ async def test_only_root_and_who_ran_sudo_reach_pods_and_services(local: LocalNo
     refused = {"ConnectionRefusedError", "PermissionError"}  # the latter for UDP
     assert set(await calls(NOBODY, *places, gateway)) <= refused
     # Not because of something else: without the table everything answers.
-    nftables.remove(f"{BridgeNetwork(local.home).bridge}-users")
+    netfilter.remove_table(f"{BridgeNetwork(local.home).bridge}-users")
     assert await calls(NOBODY, *places) == ["hello"] * 3
 
 
@@ -211,7 +211,7 @@ def test_a_kernel_that_cannot_is_a_warning(
     def refuse(*_: object) -> None:
         raise OSError(2, os.strerror(2), "nftables")
 
-    monkeypatch.setattr(nftables, "write_users_table", refuse)
+    monkeypatch.setattr(netfilter, "write_users_table", refuse)
     network = BridgeNetwork(tmp_path)
     network.open()
     try:

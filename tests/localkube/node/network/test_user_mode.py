@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localkube.node.network.rootless_outbound import UserModeNetwork
+from localkube.node.network.rootless_network import UserModeNetwork
 
 
 def install(folder: Path, name: str, *messages: str) -> None:

@@ -74,7 +74,7 @@ async def test_a_fork_bomb_ends_at_the_limit_of_its_pod(
     tmp_path: Path, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limited_place(tmp_path)
-    monkeypatch.setattr("localkube.node.machine.capacity.processes_per_pod", lambda: 40)
+    monkeypatch.setattr("localkube.node.container_lifecycle.processes_per_pod", lambda: 40)
     async with local_node(tmp_path, runtime=runtime) as local:
         await local.run(
             manifest("bomb", container("main", "python", "-c", BOMB), container("side", "true"))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from localkube.node.runtime.attempts import LOST, State
 from localkube.node.runtime.plain_runtime import PlainRuntime
+from localkube.node.runtime.pod_records import LOST, State
 
 UID = "5e1f"
 

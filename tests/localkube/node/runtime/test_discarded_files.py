@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from localkube.node.runtime import discarded_files
-from localkube.node.runtime.discarded_files import _Search, names_of_discarded_files
+from localkube.node.runtime import pod_records
+from localkube.node.runtime.pod_records import _Search, names_of_discarded_files
 
 STEPS: list[list[Any]] = [
     ["dir", "/tmp", 0o1777],
@@ -129,7 +129,7 @@ def test_a_file_whose_size_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 def test_deeply_nested_folders_are_searched_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discarded_files, "_MAX_DEPTH", 2)
+    monkeypatch.setattr(pod_records, "_MAX_DEPTH", 2)
     (tmp_path / "work" / "a" / "b" / "c").mkdir(parents=True)
     (tmp_path / "work" / "a" / "b" / "seen").touch()
     (tmp_path / "work" / "a" / "b" / "c" / "too deep").touch()

@@ -223,7 +223,7 @@ def test_a_machine_that_forbids_namespaces_gets_the_plain_runtime_with_a_reason(
     kind, note = json.loads(result.stdout)
     assert kind == "plain"
     assert "No space left" in note
-    assert "port of its own" in note
+    assert "its own port" in note
 
 
 @needs_namespaces

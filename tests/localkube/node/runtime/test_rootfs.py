@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from localkube.node.runtime.rootfs.path_tree import HostTree
-from localkube.node.runtime.rootfs.plan import Mount, RootfsRules, plan_rootfs
+from localkube.node.runtime.rootfs import HostTree, Mount, RootfsRules, plan_rootfs
 
 HOST: dict[str, Any] = {
     "bin": "-> usr/bin",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubekit.errors import CannotRun
-from localkube.node.runtime import processes, sandbox
+from localkube.node.runtime import namespace_runtime, processes
 from localkube.node.standalone.linux import kernel
+from localkube.node_interface import CannotRun
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def starters(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         pids.append(processes.fork_program(*arguments))
         return pids[-1]
 
-    monkeypatch.setattr(sandbox, "fork_program", fork_program)
+    monkeypatch.setattr(namespace_runtime, "fork_program", fork_program)
     return pids
 
 
@@ -33,7 +33,7 @@ def never(pid: int) -> dict[str, str]:
 
 async def test_a_starter_that_fails_is_reaped(tmp_path: Path, starters: list[int]) -> None:
     with pytest.raises(CannotRun, match="cannot create the pod's namespaces"):
-        await sandbox.open_sandbox(tmp_path, {"network": False, "join": 2**22 + 1}, never)
+        await namespace_runtime.open_sandbox(tmp_path, {"network": False, "join": 2**22 + 1}, never)
 
     assert [pid for pid in starters if pid in kernel.pids()] == []
 
@@ -41,10 +41,12 @@ async def test_a_starter_that_fails_is_reaped(tmp_path: Path, starters: list[int
 async def test_a_starter_that_hangs_is_killed_and_reaped(
     tmp_path: Path, starters: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "_START_TIMEOUT", 0.3)
-    monkeypatch.setattr(sandbox, "_send", lambda *_: None)  # the starter waits for its request
+    monkeypatch.setattr(namespace_runtime, "_START_TIMEOUT", 0.3)
+    monkeypatch.setattr(
+        namespace_runtime, "_send", lambda *_: None
+    )  # the starter waits for its request
 
     with pytest.raises(CannotRun, match=r"did not start in 0\.3 s"):
-        await sandbox.open_sandbox(tmp_path, {}, never)
+        await namespace_runtime.open_sandbox(tmp_path, {}, never)
 
     assert [pid for pid in starters if pid in kernel.pids()] == []

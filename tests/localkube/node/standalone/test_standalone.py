@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from localkube.node import container_log_reader
 from localkube.node.runtime.processes import _SOURCE
-from localkube.node.standalone import log_writer, shim_socket
+from localkube.node.standalone import shim, shim_socket
 
 AT = 1_767_323_045_000_000_123
 STAMP = "2026-01-02T03:04:05.000000123Z"
@@ -52,18 +52,18 @@ def test_a_process_that_no_longer_sees_python_can_become_another_program(module:
 
 
 def test_a_line_is_one_record_and_the_rest_waits_for_more() -> None:
-    assert log_writer.records("stdout", b"one\ntw", AT).decode() == (
+    assert shim.records("stdout", b"one\ntw", AT).decode() == (
         f"{STAMP} stdout F one\n{STAMP} stdout P tw\n"
     )
 
 
 def test_carriage_returns_do_not_end_a_line() -> None:
-    assert log_writer.records("stderr", b"10%\r20%\n", AT).count(b"\n") == 1
+    assert shim.records("stderr", b"10%\r20%\n", AT).count(b"\n") == 1
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_log_records_are_read_back_from_chunks_of_any_size(pieces: list[bytes]) -> None:
-    written = b"".join(log_writer.records("stdout", piece, AT) for piece in pieces)
+    written = b"".join(shim.records("stdout", piece, AT) for piece in pieces)
     renderer = container_log_reader.LogRenderer(timestamps=False, since=None)
 
     shown = b"".join(renderer.render(record) for record in written.split(b"\n")[:-1])
@@ -73,7 +73,7 @@ def test_log_records_are_read_back_from_chunks_of_any_size(pieces: list[bytes]) 
 
 def test_a_very_long_line_is_cut_into_pieces_and_joined_again() -> None:
     line = b"x" * 100_000 + b"\n"
-    records = log_writer.records("stdout", line, AT).split(b"\n")[:-1]
+    records = shim.records("stdout", line, AT).split(b"\n")[:-1]
     renderer = container_log_reader.LogRenderer(timestamps=True, since=None)
 
     shown = b"".join(renderer.render(record) for record in records)
@@ -83,7 +83,7 @@ def test_a_very_long_line_is_cut_into_pieces_and_joined_again() -> None:
 
 
 def test_only_records_since_a_time_are_shown() -> None:
-    record = log_writer.records("stdout", b"x\n", AT)[:-1]
+    record = shim.records("stdout", b"x\n", AT)[:-1]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     later = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
 
@@ -100,7 +100,7 @@ def test_the_tail_is_the_last_lines(lines: list[str], wanted: int, whole: bool) 
     text = "".join(f"{line}\n" for line in lines) + ("" if whole else "rest")
     with tempfile.NamedTemporaryFile() as file:
         path = Path(file.name)
-        path.write_bytes(log_writer.records("stdout", text.encode(), AT))
+        path.write_bytes(shim.records("stdout", text.encode(), AT))
         tail = path.read_bytes()[container_log_reader.tail(path, wanted, path.stat().st_size)[1] :]
     renderer = container_log_reader.LogRenderer(timestamps=False, since=None)
 

@@ -7,8 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from muster.cli.show import colour
-from muster.cli.show.table import table
+from muster.cli.show.table import shows_colours, table
 from tests.muster.cli.show.terminal import Terminal
 
 
@@ -47,4 +46,4 @@ def test_no_color_and_dumb_terminals_get_no_colour(
 
 
 def test_a_pipe_gets_no_colour() -> None:
-    assert not colour.enabled(io.StringIO())
+    assert not shows_colours(io.StringIO())

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from kubekit.errors import NotFound, Unreachable
+from kubekit.request_errors import NotFound, Unreachable
 from muster.cli.show import live
 from muster.cli.show.live import Frame
 from tests.muster.cli.show.terminal import Terminal
@@ -92,7 +92,7 @@ def test_an_object_that_is_deleted_while_shown_is_reported() -> None:
             return frame
         raise NotFound("please use 'arena submit' to create it", status=404)
 
-    with pytest.raises(NotFound, match="deleted meanwhile"):
+    with pytest.raises(NotFound, match="the object was deleted"):
         live.show(look, watch=True, every=0)
 
 

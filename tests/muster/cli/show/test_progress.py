@@ -8,20 +8,18 @@ import msgspec
 import pytest
 
 from kubekit.objects.core import Pod, PodSpec, PodStatus
-from kubekit.objects.meta import ObjectMeta, Raw
+from kubekit.objects.meta import ObjectMeta
 from muster.cli.show.progress import StatusLine
 from muster.jobs.view.instance import instance
-from muster.jobs.view.summary import JobSummary, summarize
+from tests.muster.jobs.builders import summary
 
-
-def job(status: str, reason: str = "") -> JobSummary:
-    raw: Raw = {"kind": "TFJob", "metadata": {"name": "j", "namespace": "n"}}
-    return msgspec.structs.replace(summarize(raw, []), status=status, reason=reason)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_in_a_pipe_each_change_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with StatusLine() as line:
-        for step in (job("PENDING", "no room"), job("PENDING", "no room"), job("RUNNING")):
+    with StatusLine(lambda: NOW) as line:
+        waits = summary("PENDING", "no room")
+        for step in (waits, waits, summary("RUNNING")):
             line.show_job(step)
         line.show("waiting for the cluster: no answer")
 
@@ -33,11 +31,11 @@ def test_in_a_pipe_each_change_is_printed_once(capsys: pytest.CaptureFixture[str
 def test_a_line_whose_next_try_comes_closer_is_not_printed_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=100)
-    with StatusLine() as line:
+    soon = NOW + timedelta(seconds=100)
+    with StatusLine(lambda: NOW) as line:
         for seconds in (0, 20):
             waiting = msgspec.structs.replace(
-                job("RESTARTING", "crashed"), next_try=soon - timedelta(seconds=seconds)
+                summary("RESTARTING", "crashed"), next_try=soon - timedelta(seconds=seconds)
             )
             line.show_job(waiting)
 
@@ -52,9 +50,9 @@ def test_every_change_of_an_instance_is_printed_on_request(
     running = msgspec.structs.replace(
         waiting, spec=PodSpec(node_name="n1"), status=PodStatus(phase="Running")
     )
-    with StatusLine(instances=True) as line:
+    with StatusLine(lambda: NOW, instances=True) as line:
         for pod in (waiting, waiting, running):
-            line.show_job(msgspec.structs.replace(job("RUNNING"), instances=(instance(pod),)))
+            line.show_job(msgspec.structs.replace(summary("RUNNING"), instances=(instance(pod),)))
 
     lines = [row for row in capsys.readouterr().err.splitlines() if row.startswith("j-worker-0")]
     assert lines == ["j-worker-0 Pending", "j-worker-0 Running on n1"]
@@ -63,7 +61,7 @@ def test_every_change_of_an_instance_is_printed_on_request(
 def test_an_interrupted_wait_says_that_the_job_continues(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(KeyboardInterrupt), StatusLine():
+    with pytest.raises(KeyboardInterrupt), StatusLine(lambda: NOW):
         raise KeyboardInterrupt
 
     assert capsys.readouterr().err.splitlines()[-1] == "no longer waiting; the job continues"

@@ -13,7 +13,8 @@ from kubekit.objects.kinds import CRDS
 from kubekit.objects.meta import Key
 from muster.cli import main
 from muster.contract import crds
-from tests.muster.cli.applier import Applier, config_map, deployment, pod
+from tests.builders import config_map, pod
+from tests.muster.cli.applier import Applier, deployment
 from tests.muster.cli.seeds import EXAMPLES, SEED
 
 

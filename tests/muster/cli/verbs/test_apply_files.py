@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.cli import main
-from tests.muster.cli.applier import Applier, config_map
+from tests.builders import config_map
+from tests.muster.cli.applier import Applier
 
 LAUGHS = "a0: &a0 [x]\n" + "".join(
     f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}, *a{i}, *a{i}, *a{i}, *a{i}]\n" for i in range(12)

@@ -14,7 +14,7 @@ from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.kinds import NAMESPACES
 from muster.cli.verbs import completion
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.local_server import LocalServer
 
 BIN = Path(sys.executable).parent

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import NotFound, UsageError
+from kubekit.errors import UsageError
+from kubekit.request_errors import NotFound
 from muster.cli.verbs import config
 from muster.client import config_file
 

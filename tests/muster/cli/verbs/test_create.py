@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.muster.cli.applier import Applier, config_map
+from tests.builders import config_map
+from tests.muster.cli.applier import Applier
 
 
 def test_create_rejects_an_existing_object_and_apply_takes_it_over(applier: Applier) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import NotFound
 from kubekit.objects.kinds import CONFIG_MAPS, PODS
 from kubekit.objects.meta import Key
+from kubekit.request_errors import NotFound
 from tests.muster.cli.place import TEMPLATE, Place
 
 

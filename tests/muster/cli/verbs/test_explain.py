@@ -7,6 +7,7 @@ from typing import Any
 
 from kubekit.objects.meta import Raw
 from tests.muster.cli.fake_cluster import Scene, ago, condition, job, pod
+from tests.muster.words import exited
 
 LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container=c"}
 
@@ -35,7 +36,7 @@ def explained(scene: Scene) -> dict[str, Any]:
 
 def test_a_crash_loop_is_named_everywhere_with_its_next_try(scene: Scene) -> None:
     crashing(scene)
-    text = "worker 1 restarted 3 times; the last time it exited with code 3: boom\\x1b[2J"
+    text = f"worker 1 restarted 3 times; the last time it {exited(3, 'boom')}\\x1b[2J"
 
     code, out, err = scene.arena("list")
     assert (code, out.splitlines()[1].split()[:2]) == (0, ["j", "RESTARTING"])
@@ -67,7 +68,7 @@ def test_a_crash_is_shown_without_its_log(scene: Scene) -> None:
 
     out = scene.arena("get", "j")[1]
 
-    assert "the last time it exited with code 3; next try in 25 s\n" in out
+    assert f"the last time it {exited(3)}; next try in 25 s\n" in out
 
 
 def ended(scene: Scene, type_: str, message: str = "", **status: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
-from muster.contract.job_resources import MPIJOBS, TFJOBS
+from muster.contract.job_kinds import MPIJOBS, TFJOBS
 from tests.muster.cli.place import TEMPLATE, Place
 
 

@@ -16,7 +16,7 @@ import yaml
 from kubekit.objects.kinds import CRDS, DEPLOYMENTS, PODS, ROLE_BINDINGS
 from kubekit.objects.meta import Raw
 from muster.cli import main
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.waiting import until
@@ -70,7 +70,7 @@ def _installed(plane: ControlPlane) -> set[str]:
 @pytest.mark.slow
 def test_an_installation_from_beginning_to_end(cluster: ControlPlane, run: Run) -> None:
     code, _, err = run("install", *IMAGE)
-    assert (code, "no terminal to ask" in err) == (2, True)
+    assert (code, "cannot ask without a terminal" in err) == (2, True)
 
     code, out, err = run("install", *IMAGE, "--yes")
     assert code == 0, err

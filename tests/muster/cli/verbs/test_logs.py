@@ -13,7 +13,7 @@ from kubekit.objects.core import Pod
 from kubekit.objects.meta import Key
 from muster.client.jobs import instances, lookup
 from muster.client.jobs.instances import wait_for_instances
-from muster.client.logs import followed_job, read_logs
+from muster.client.logs import job_logs
 from muster.jobs.view.summary import JobSummary, summarize
 from tests.muster.cli import fake_cluster
 from tests.muster.cli.fake_cluster import Raw, Scene
@@ -87,7 +87,7 @@ def test_following_an_mpi_job_waits_for_its_launcher(
         read.append(pod)
         return []
 
-    monkeypatch.setattr(followed_job, "follow_replica", follow_replica)
+    monkeypatch.setattr(job_logs, "follow_replica", follow_replica)
 
     code, _, err = mpi.arena("logs", "-f", "mpi")
 
@@ -105,7 +105,7 @@ def test_the_log_of_a_pod_without_a_node_says_why_it_is_empty(
     job = fake_cluster.condition(fake_cluster.job("TFJob", "tf", {"Worker": 1}), "Created")
     pod = fake_cluster.pod(job, "worker", 0, why="0 of 1 worker fits")
     scene.objects = {"tfjobs": [job], "pods": [pod]}
-    monkeypatch.setattr(read_logs, "read_log", lambda *_: [])
+    monkeypatch.setattr(job_logs, "read_log", lambda *_: [])
 
     code, out, err = scene.arena("logs", *words)
 
@@ -120,7 +120,7 @@ def test_the_logs_of_all_pods_of_a_gang_without_nodes_say_why_they_are_empty(
     why = "1 of 2 workers fits"
     pods = [fake_cluster.pod(job, "worker", index, why=why) for index in (0, 1)]
     scene.objects = {"tfjobs": [job], "pods": pods}
-    monkeypatch.setattr(read_logs, "read_log", lambda *_: [])
+    monkeypatch.setattr(job_logs, "read_log", lambda *_: [])
 
     code, out, err = scene.arena("logs", "--all", "tf")
 
@@ -168,7 +168,7 @@ def test_following_a_job_that_ends_without_pods_reports_its_reason(
 def test_waiting_for_pods_or_the_launcher_reports_the_reason(
     mpi: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed_job, "follow_replica", lambda *_: [])
+    monkeypatch.setattr(job_logs, "follow_replica", lambda *_: [])
     waits = [fake_cluster.pod(mpi.objects["mpijobs"][0], "worker", 0, why="short 2 GPUs")]
     launcher = fake_cluster.pod(mpi.objects["mpijobs"][0], "launcher", 0, phase="Succeeded")
     monkeypatch.setattr(lookup, "labelled_pods", Unfolding(mpi, [[], [], waits, waits, [launcher]]))
@@ -187,7 +187,7 @@ def test_the_reason_of_a_failed_job_is_told_beside_a_log_that_does_not_show_it(
     failed = fake_cluster.condition(job, "Failed", "worker 0 could not start")
     pod = fake_cluster.pod(job, "worker", 0, phase="Failed")
     scene.objects = {"tfjobs": [failed], "pods": [pod]}
-    monkeypatch.setattr(read_logs, "read_log", lambda *_: log)
+    monkeypatch.setattr(job_logs, "read_log", lambda *_: log)
 
     code, _, err = scene.arena("logs", "tf", *words)
 

@@ -12,10 +12,18 @@ from kubekit.objects.meta import Key
 from tests.muster.cli import fake_cluster
 from tests.muster.cli.fake_cluster import Raw, Scene
 
-FAILURE = (
-    "TFJob default/tf has failed because 1 Worker replica(s) failed. First: pod tf-worker-1"
-    " exited with code 1. Its last lines:\nTraceback:\nValueError: boom"
-)
+FAILURE = {
+    "code": "ReplicasFailed",
+    "role": "Worker",
+    "count": 1,
+    "first": {
+        "pod": "tf-worker-1",
+        "role": "worker",
+        "index": 1,
+        "exitCode": 1,
+        "lastLines": ["Traceback:", "ValueError: boom"],
+    },
+}
 
 
 def pod_log(
@@ -41,7 +49,8 @@ def pod_log(
 @pytest.fixture
 def failed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A failed job of three workers whose pods are gone; worker 1 was tried twice."""
-    job = fake_cluster.condition(fake_cluster.job("TFJob", "tf", {"Worker": 3}), "Failed", FAILURE)
+    job = fake_cluster.condition(fake_cluster.job("TFJob", "tf", {"Worker": 3}), "Failed")
+    job["status"]["failure"] = FAILURE
     rows = [pod_log(job, 0), pod_log(job, 1), pod_log(job, 1, 1), pod_log(job, 2)]
     other = pod_log(job, 0, uid="of-a-former-job")
     other["metadata"]["ownerReferences"] = [{"uid": "former", "controller": True}]
@@ -172,7 +181,7 @@ def test_a_pod_that_was_recreated_and_waits_shows_its_last_attempt(
     failed.objects |= {"tfjobs": [job], "pods": [fake_cluster.pod(job, "worker", 1, why="full")]}
 
     def waiting(*_: object, **__: object) -> Iterator[bytes]:
-        from kubekit.errors import BadRequest
+        from kubekit.request_errors import BadRequest
 
         raise BadRequest("container c is waiting to start")
         yield b""

@@ -41,7 +41,7 @@ def test_tensorboard_is_opened_or_the_error_says_how_to_get_one(
     service = {"metadata": {"name": "a-tensorboard"}, "spec": spec}
     place.client.create(SERVICES.read_as(dict), service, namespace=place.namespace)
     local = target.Cluster(kube_config.load(place.kubeconfig), "local", "a test", local=True)
-    monkeypatch.setattr(target, "find_cluster", lambda _: local)
+    monkeypatch.setattr(target.Target, "find", lambda _: local)
 
     url = "http://127.0.0.1:30555"
     code, out, err = place.arena("open", "a")
@@ -61,7 +61,7 @@ def test_a_cluster_without_a_dashboard_is_an_error_with_the_next_step(place: Pla
     for words in (["open"], ["logviewer", "a"]):
         code, out, err = place.arena(*words)
         assert (code, out) == (1, "")
-        assert "has no dashboard of its own\n`muster dashboard` serves one for this cluster." in err
+        assert "does not serve a dashboard\n`muster dashboard` serves one for this cluster." in err
     assert place.arena("logviewer", "nope")[0] == 3
 
 
@@ -70,7 +70,7 @@ def test_the_dashboard_is_opened_with_a_fresh_token(
 ) -> None:
     place.job("a")
     local = target.Cluster(kube_config.load(place.kubeconfig), "local", "a test", local=True)
-    monkeypatch.setattr(target, "find_cluster", lambda _: local)
+    monkeypatch.setattr(target.Target, "find", lambda _: local)
     home = Home.of_user()
     with home.held():
         home.write_status()

@@ -9,15 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from kubekit.errors import UsageError
-from muster.cli import daemon
+from muster.cli import component_runner
 from muster.cli.verbs import operator
 from muster.contract import gang_dialects
-from muster.operator import run
+from muster.operator import daemon as operator_daemon
 
 if TYPE_CHECKING:
     from muster.client.target import Target
-    from muster.operator.run import Options
-    from muster.operator.settings import Settings
+    from muster.operator.daemon import Options
+    from muster.operator.decision_types import Settings
 
 
 @pytest.fixture
@@ -28,12 +28,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     async def note(client: object, options: Options, stop: object) -> None:
         started.append(options.settings)
 
-    def at_once(target: Target, options: daemon.DaemonOptions, work: object) -> None:
-        context = daemon.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
+    def at_once(target: Target, options: component_runner.DaemonOptions, work: object) -> None:
+        context = component_runner.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
         asyncio.run(work(context))  # type: ignore[operator]
 
-    monkeypatch.setattr(run, "run", note)
-    monkeypatch.setattr(daemon, "run", at_once)
+    monkeypatch.setattr(operator_daemon, "run", note)
+    monkeypatch.setattr(component_runner, "run", at_once)
     return started
 
 
@@ -80,8 +80,8 @@ def test_an_unknown_dialect_is_rejected_with_the_nearest(started: list[Settings]
 
 
 def test_the_terms_of_the_lease_are_durations(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[daemon.DaemonOptions] = []
-    monkeypatch.setattr(daemon, "run", lambda _, options, __: seen.append(options))
+    seen: list[component_runner.DaemonOptions] = []
+    monkeypatch.setattr(component_runner, "run", lambda _, options, __: seen.append(options))
     flags = ["--leader-elect-lease-duration=1m", "--leader-elect-renew-deadline=40s"]
     answer = CliRunner().invoke(operator.command, flags, catch_exceptions=False)
 

@@ -14,7 +14,7 @@ from kubekit.errors import UsageError
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key, Raw
 from muster.client.submit.transaction import SUBMISSION_ANNOTATION
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from muster.jobs.build import flags, job_manifest, scaling
 from tests.muster.cli.place import Place
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from muster.cli import main
-from muster.cli.verbs import status
 from muster.client.home import Home
+from muster.client.target import Target
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_status_while_the_cluster_starts(home: Home, capsys: pytest.CaptureFixtu
 def test_the_rows_of_the_daemon_are_aligned_with_the_others(
     home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "find_cluster", lambda _: None)
+    monkeypatch.setattr(Target, "find", lambda _: None)
     with home.held():
         home.write_status(data=str(home.data), runtime="namespaces")
         main.run("arena", ["status"])

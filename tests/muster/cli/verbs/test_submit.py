@@ -12,7 +12,7 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import Request, Response
 from kubekit.objects.kinds import CONFIG_MAPS, DEPLOYMENTS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from muster.client.submit.submit import missing_volumes
-from muster.contract.job_resources import JAXJOBS, TFJOBS
+from muster.contract.job_kinds import JAXJOBS, TFJOBS
 from muster.jobs.build import job_manifest
 from muster.jobs.build.job_manifest import Bundle
 from tests.muster.cli.seeds import SEEDS

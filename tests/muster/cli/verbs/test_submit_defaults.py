@@ -16,10 +16,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kubekit.errors import MusterError
-from localkube.node.env import expand
+from localkube.node.env_and_files import expand
 from muster.cli.show.table import json_or_yaml
 from muster.client import config_file
-from muster.client.submit import mlflow
+from muster.client.submit.submit import register_in_mlflow
 from muster.jobs.build import code_sync, flags, job_manifest
 from muster.jobs.build.flags import TensorFlow
 from muster.jobs.build.pod_templates import escape_literal, escape_value
@@ -343,7 +343,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]
 
 
 def test_a_model_is_registered_as_a_new_version(registry: list[tuple[str, Any]]) -> None:
-    version = mlflow.register("m", "pvc://models/m")
+    version = register_in_mlflow("m", "pvc://models/m")
 
     assert [path for path, _ in registry] == [
         "/api/2.0/mlflow/registered-models/create",

@@ -12,7 +12,6 @@ import pytest
 
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import Request, Response
-from kubekit.errors import Forbidden, ServerError, Unreachable
 from kubekit.objects.kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -21,8 +20,9 @@ from kubekit.objects.kinds import (
     Kind,
 )
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import Forbidden, ServerError, Unreachable
 from muster.client.submit import transaction
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.muster.cli.submitter import TF, Submitter
 
 

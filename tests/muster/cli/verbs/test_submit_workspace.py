@@ -387,4 +387,4 @@ def test_a_model_directory_is_relative_to_the_working_directory(machine: Machine
         "submit", "tf", "--name=x", "--dry-run=client", "--model-dir=/srv/m", "true"
     )
     assert code == 2
-    assert "--model-dir /srv/m is in no volume of the job" in err
+    assert "--model-dir /srv/m is not in a volume of the job" in err

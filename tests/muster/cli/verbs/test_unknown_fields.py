@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.muster.cli.place import Place
 
 WORKER = "spec.tfReplicaSpecs.Worker"

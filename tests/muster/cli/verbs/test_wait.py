@@ -6,11 +6,11 @@ import pytest
 
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import Request, Response
-from kubekit.errors import ApiError, Forbidden, Gone, NotFound, Unreachable
 from kubekit.objects.meta import Key
+from kubekit.request_errors import ApiError, Forbidden, Gone, NotFound, Unreachable
 from muster.client.jobs import lookup, waiting
 from muster.client.jobs.waiting import JobWatch
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.muster.cli.place import Place, ended, finish
 
 

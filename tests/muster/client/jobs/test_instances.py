@@ -7,7 +7,8 @@ from typing import cast
 import pytest
 
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import MusterError, NotFound
+from kubekit.errors import MusterError
+from kubekit.request_errors import NotFound
 from muster.client.jobs.instances import instance_to_read, named_instance
 from muster.jobs.view.summary import summarize
 from tests.muster.jobs.test_summary import job, pod

@@ -7,22 +7,19 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from kubekit.errors import JobFailed, MusterError, NotFound, Unreachable, WaitTimeout
+from kubekit.errors import MusterError
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import Raw
+from kubekit.request_errors import NotFound, Unreachable
 from muster.client.jobs import waiting
-from muster.client.jobs.waiting import FINISHED, JobWatch
-from muster.contract.job_resources import MPIJOBS, TFJOBS
+from muster.client.jobs.waiting import FINISHED, JobFailed, JobWatch, WaitTimeout
+from muster.contract.job_kinds import MPIJOBS, TFJOBS
 from muster.jobs.view.summary import JobSummary, summarize
 from tests.muster.cli.fake_cluster import FakeCluster, pod
 from tests.muster.cli.place import TEMPLATE
+from tests.muster.jobs.builders import summary
 
 Step = JobSummary | MusterError
-
-
-def job(status: str, reason: str = "") -> JobSummary:
-    raw: Raw = {"kind": "TFJob", "metadata": {"name": "j", "namespace": "n"}}
-    return msgspec.structs.replace(summarize(raw, []), status=status, reason=reason)
 
 
 class Script:
@@ -54,7 +51,7 @@ def test_waiting_ends_with_success_and_survives_an_unreachable_cluster() -> None
     notes: list[str] = []
 
     last = wait(
-        job("PENDING"), Unreachable("no answer"), job("RUNNING"), job("SUCCEEDED"),
+        summary("PENDING"), Unreachable("no answer"), summary("RUNNING"), summary("SUCCEEDED"),
         on_look=lambda each: seen.append(each.status), notify=notes.append,
     )  # fmt: skip
 
@@ -64,10 +61,10 @@ def test_waiting_ends_with_success_and_survives_an_unreachable_cluster() -> None
 
 
 def test_the_other_workers_of_a_job_that_succeeded_are_waited_for() -> None:
-    settling = msgspec.structs.replace(job("SUCCEEDED"), settling=True)
+    settling = msgspec.structs.replace(summary("SUCCEEDED"), settling=True)
     sentence = "Worker 1 was stopped because the job had succeeded (worker 0 had ended)."
 
-    assert wait(settling, settling, job("SUCCEEDED", sentence)).reason == sentence
+    assert wait(settling, settling, summary("SUCCEEDED", sentence)).reason == sentence
     # Not beyond the deadline, and not if only the start of the job matters.
     assert wait(settling, deadline=0) is settling
     assert waiting.wait_for(cast(JobWatch, Script(settling)), waiting.STARTED) is settling
@@ -77,7 +74,7 @@ def test_workers_that_nobody_stops_are_waited_for_some_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(waiting, "SETTLE_SECONDS", 0.0)
-    settling = msgspec.structs.replace(job("SUCCEEDED"), settling=True)
+    settling = msgspec.structs.replace(summary("SUCCEEDED"), settling=True)
 
     assert wait(settling) is settling
 
@@ -108,19 +105,19 @@ def test_a_succeeded_job_settles_while_its_workers_may_end(
 
 def test_a_job_that_fails_is_an_error_with_its_own_exit_code() -> None:
     with pytest.raises(JobFailed, match="the job j failed: out of memory") as failed:
-        wait(job("RUNNING"), job("FAILED", "out of memory"))
+        wait(summary("RUNNING"), summary("FAILED", "out of memory"))
 
     assert failed.value.cli_exit_code == 10
 
 
 def test_a_job_that_is_deleted_meanwhile_is_not_found() -> None:
-    with pytest.raises(NotFound, match="the job j was deleted meanwhile"):
-        wait(job("RUNNING"), NotFound("gone"))
+    with pytest.raises(NotFound, match="the job j was deleted"):
+        wait(summary("RUNNING"), NotFound("gone"))
 
 
 def test_waiting_ends_at_the_deadline() -> None:
     with pytest.raises(WaitTimeout, match="the job j is still pending") as late:
-        wait(job("PENDING"), deadline=0)
+        wait(summary("PENDING"), deadline=0)
     assert isinstance(late.value, TimeoutError)
     with pytest.raises(Unreachable):
         wait(Unreachable("no answer"), deadline=0)
@@ -128,7 +125,7 @@ def test_waiting_ends_at_the_deadline() -> None:
 
 def test_a_job_that_runs_or_ran_has_started() -> None:
     for status in ("RUNNING", "SUCCEEDED"):
-        script = cast(JobWatch, Script(job("PENDING"), job(status)))
+        script = cast(JobWatch, Script(summary("PENDING"), summary(status)))
         assert waiting.wait_for(script, waiting.STARTED).status == status
 
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Generator, Iterator
+from datetime import UTC, datetime
 from typing import Any, cast
 
-import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
-from kubekit.objects.core import Pod
-from kubekit.objects.kinds import Kind
+from kubekit.errors import MusterError
+from kubekit.objects.core import Pod, PodLog
+from kubekit.objects.kinds import POD_LOGS, Kind
 from kubekit.objects.meta import Key, ObjectMeta
-from kubekit.objects.pod_logs import POD_LOGS, PodLog
-from muster.client.logs import followed_log, read_logs
+from kubekit.request_errors import BadRequest, NotFound, ServerError, Unreachable
+from muster.client.logs import followed_log, job_logs
 from muster.client.logs.attempts import LogSource
+from muster.client.logs.followed_log import ResumableLog
 from muster.client.logs.pod_log import LogOptions
+from tests.builders import container, read_pod
 from tests.waiting import until
 
 KEY = Key("default", "p")
@@ -30,11 +34,7 @@ def pod(phase: str, uid: str = "u", restarts: int = 0, *, waits: bool = False) -
     running: dict[str, Any] = {"running": {}} if phase == "Running" and not waits else {}
     row = {"name": "c", "state": running, "restartCount": restarts}
     status = {"phase": phase, "containerStatuses": [row]}
-    metadata, spec = (
-        {"name": "p", "namespace": "default", "uid": uid},
-        {"containers": [{"name": "c"}]},
-    )
-    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod)
+    return read_pod("p", container("c"), meta={"namespace": "default", "uid": uid}, status=status)
 
 
 class Script:
@@ -73,13 +73,13 @@ def line(second: int, text: str) -> bytes:
 
 
 def run(script: Script, wanted: LogOptions) -> bytes:
-    return b"".join(read_logs.read_log(cast(BlockingClient, script), KEY, wanted))
+    return b"".join(job_logs.read_log(cast(BlockingClient, script), KEY, wanted))
 
 
 def notes_of(script: Script) -> list[str]:
     """What is reported while the log is followed."""
     notes: list[str] = []
-    for _ in read_logs.read_log(
+    for _ in job_logs.read_log(
         cast(BlockingClient, script), KEY, LogOptions(follow=True), notes.append
     ):
         pass
@@ -167,7 +167,7 @@ def test_each_new_attempt_is_announced_before_its_lines(last: str) -> None:
     )  # fmt: skip
     seen: list[str] = []
     client, see = cast(BlockingClient, script), seen.append
-    for chunk in read_logs.read_log(client, KEY, LogOptions(follow=True), see):
+    for chunk in job_logs.read_log(client, KEY, LogOptions(follow=True), see):
         see(chunk.decode())
 
     assert seen == ["a\n", "-- p: attempt 2 --", "b\n", "-- p: attempt 3 --", "c\n"]
@@ -208,7 +208,7 @@ def test_chunks_of_many_logs_come_with_their_pod_and_an_end(follows: bool) -> No
 
     keys = [Key("default", "w-0"), Key("default", "w-10")]
     sources = [LogSource(key) for key in keys]
-    chunks = list(read_logs.read_many(connect, sources, LogOptions(follow=follows)))
+    chunks = list(job_logs.read_many(connect, sources, LogOptions(follow=follows)))
 
     for key in keys:
         assert [data for owner, data in chunks if owner == key] == [b"a\nb\n", b""]
@@ -224,7 +224,7 @@ def test_a_log_that_cannot_be_read_does_not_end_the_others() -> None:
         return cast(BlockingClient, next(scripts))
 
     sources = [LogSource(key) for key in keys]
-    chunks = list(read_logs.read_many(connect, sources, LogOptions(), warn=warnings.append))
+    chunks = list(job_logs.read_many(connect, sources, LogOptions(), warn=warnings.append))
 
     assert chunks == [(keys[1], b"a\n"), (keys[1], b"")]
     assert warnings == ["x: no log"]
@@ -235,9 +235,7 @@ def test_it_is_an_error_if_no_log_can_be_read() -> None:
 
     with pytest.raises(NotFound):
         list(
-            read_logs.read_many(
-                lambda: cast(BlockingClient, script), [LogSource(KEY)], LogOptions()
-            )
+            job_logs.read_many(lambda: cast(BlockingClient, script), [LogSource(KEY)], LogOptions())
         )
 
 
@@ -252,7 +250,7 @@ def test_closing_the_generator_ends_the_threads() -> None:
 
     script = Endless([], [pod("Running")])
     before = threading.active_count()
-    chunks = read_logs.read_many(
+    chunks = job_logs.read_many(
         lambda: cast(BlockingClient, script),
         [LogSource(KEY)],
         LogOptions(follow=True, timestamps=True),
@@ -271,7 +269,7 @@ def initialising(**state: Any) -> Pod:
         "initContainerStatuses": [{"name": "init-code", **state}],
         "containerStatuses": [{"name": "main", "state": {"waiting": {}}}],
     }
-    return msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": status}, Pod)
+    return read_pod(meta={"uid": "u"}, status=status)
 
 
 FAILED = {"terminated": {"exitCode": 128}}
@@ -306,13 +304,7 @@ def test_a_container_that_is_named_is_read_whatever_happens() -> None:
 
 def test_a_pod_that_was_evicted_is_reported() -> None:
     taken = {"type": "DisruptionTarget", "status": "True", "message": "The cluster was stopped."}
-    ended = msgspec.convert(
-        {
-            "metadata": {"name": "p", "uid": "u"},
-            "status": {"phase": "Failed", "conditions": [taken]},
-        },
-        Pod,
-    )
+    ended = read_pod(meta={"uid": "u"}, status={"phase": "Failed", "conditions": [taken]})
     play = Script([[line(1, "a")]], [pod("Running"), ended])
 
     assert notes_of(play) == ["p was stopped from outside: The cluster was stopped."]
@@ -333,7 +325,7 @@ def stuck(message: str = "") -> Pod:
     waiting = {"reason": "CreateContainerConfigError", "message": message} if message else {}
     rows = [{"name": "main", "state": {"waiting": waiting}}]
     status = {"phase": "Pending", "containerStatuses": rows}
-    return msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": status}, Pod)
+    return read_pod(meta={"uid": "u"}, status=status)
 
 
 class Waiting(Script):
@@ -417,3 +409,75 @@ def test_the_end_of_a_log_is_read_if_the_pod_was_deleted_while_the_cluster_was_a
     assert run(script, LogOptions(follow=True, tail=5)) == b"a\nb\n"
     assert not script.requests[-1]["follow"]
     assert script.requests[-1]["tail"] is None
+
+
+BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def log(ticks: list[tuple[int, bytes]]) -> list[bytes]:
+    """Lines with timestamps that never decrease; several may be equal."""
+    at, lines = 0, []
+    for more, text in ticks:
+        at += more
+        lines.append(b"2026-01-02T03:04:05.%09dZ %s\n" % (at, text))
+    return lines
+
+
+words = st.binary(max_size=12).filter(lambda text: b"\n" not in text)
+logs = st.lists(st.tuples(st.integers(0, 1), words), max_size=12).map(log)
+
+
+@given(logs, st.lists(st.integers(0, 400), max_size=4), st.integers(1, 7))
+def test_nothing_is_printed_twice_or_left_out(
+    lines: list[bytes], breaks: list[int], size: int
+) -> None:
+    """Each stream begins at the beginning, as a server does whose clock is coarse."""
+    whole = b"".join(lines)
+    tail = ResumableLog()
+    printed = b""
+    for end in (*breaks, len(whole)):
+        # A server sends whole lines: a broken line was never a line of the log.
+        part = whole[: whole.rfind(b"\n", 0, end) + 1]
+        for start in range(0, len(part), size):
+            printed += tail.feed(part[start : start + size])
+        tail.reopened()
+
+    assert printed == b"".join(line.partition(b" ")[2] for line in lines)
+
+
+def test_no_line_is_dropped_when_the_clock_of_the_node_is_set_back() -> None:
+    first, earlier, last = log([(5, b"a"), (-3, b"b"), (0, b"c")])
+    tail = ResumableLog()
+
+    assert tail.feed(first + earlier) == b"a\nb\n"
+    tail.reopened()
+    assert tail.feed(earlier + last) == b"c\n"
+    assert tail.feed(log([(1, b"d")])[0]) == b"d\n"
+
+
+def test_timestamps_stay_on_request() -> None:
+    line = b"2026-01-02T03:04:05.1Z hello\n"
+
+    assert ResumableLog(timestamps=True).feed(line) == line
+    assert ResumableLog().feed(line) == b"hello\n"
+
+
+def test_the_beginning_of_a_line_is_not_held_back() -> None:
+    tail = ResumableLog()
+
+    assert tail.feed(b"2026-01-02T03:04:05.1Z 10%") == b"10%"
+    assert tail.feed(b"\r20%") == b"\r20%"
+    assert tail.feed(b"\n") == b"\n"
+
+
+def test_a_line_without_a_timestamp_passes_unchanged() -> None:
+    assert ResumableLog().feed(b"failed to open the log\n") == b"failed to open the log\n"
+
+
+@pytest.mark.parametrize(("later", "back"), [(0, 2.0), (10, 12.0)])
+def test_a_new_stream_begins_a_little_before_the_last_line(later: int, back: float) -> None:
+    tail = ResumableLog()
+    assert tail.since(BEGIN) is None
+    tail.feed(b"2026-01-02T03:04:05.123456789Z x\n")
+
+    assert tail.since(BEGIN.replace(second=5 + later)) == back

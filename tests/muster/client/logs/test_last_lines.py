@@ -10,19 +10,18 @@ import msgspec
 import pytest
 
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.errors import NotFound
-from kubekit.objects.core import Pod
+from kubekit.objects.core import Pod, PodLog
 from kubekit.objects.meta import Key, ObjectMeta, Raw
-from kubekit.objects.pod_logs import PodLog
+from kubekit.request_errors import NotFound
 from muster.client.jobs.lookup import FoundJob
 from muster.client.logs.last_lines import (
     MAX_LOGS,
-    exit_code_of_failure,
     lines_of_failure,
     summary_with_last_lines,
 )
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.muster.cli.fake_cluster import FakeCluster, ago, condition, job, pod
+from tests.muster.words import exited
 
 
 class Logs:
@@ -60,7 +59,7 @@ def reason(logs: Logs, status: Raw) -> str:
 
 
 def test_a_container_that_waits_shows_the_line_of_the_attempt_before() -> None:
-    text = "worker 0 restarted once; the last time it exited with code 3"
+    text = f"worker 0 restarted once; the last time it {exited(3)}"
 
     assert reason(Logs(previous=b"boom\n"), WAITS) == f"{text}: boom"
     assert reason(Logs(), WAITS) == text
@@ -69,14 +68,14 @@ def test_a_container_that_waits_shows_the_line_of_the_attempt_before() -> None:
 def test_a_container_that_runs_again_shows_the_line_of_the_attempt_before() -> None:
     status = {"state": {"running": {}}, "lastState": end(3), "restartCount": 3}
 
-    text = "worker 0 restarted 3 times; the last time it exited with code 3: boom"
+    text = f"worker 0 restarted 3 times; the last time it {exited(3, 'boom')}"
     assert reason(Logs(last=b"new\n", previous=b"boom\n"), status) == text
 
 
 def test_a_container_that_just_ended_shows_its_own_line() -> None:
     status = {"state": end(4), "lastState": end(3)}
 
-    text = "worker 0 restarted once; the last time it exited with code 4: now"
+    text = f"worker 0 restarted once; the last time it {exited(4, 'now')}"
     assert reason(Logs(last=b"now\n", previous=b"before\n"), status) == text
 
 
@@ -86,7 +85,7 @@ def test_a_few_logs_are_read_however_many_containers_crashed() -> None:
     result = summary_with_last_lines(cast(BlockingClient, logs), *crashed(WAITS, 2 * MAX_LOGS))
 
     assert logs.reads == [f"j-worker-{index}" for index in range(MAX_LOGS)]
-    assert "exited with code 3: boom; 5 other replicas restarted too" in result.reason
+    assert f"{exited(3, 'boom')}; 5 other replicas restarted too" in result.reason
 
 
 class Archive(Logs):
@@ -108,25 +107,27 @@ def attempt(number: int, code: int | None) -> PodLog:
 
 def test_a_recreated_replica_shows_the_line_of_the_pod_that_failed_last() -> None:
     raw = condition(job("TFJob", "j", {"Worker": 1}), "Running")
-    row = {"count": 2, "at": ago(5), "ending": "exited with code 137"}
+    last = {"pod": "j-worker-0", "role": "worker", "exitCode": 9}
+    row = {"count": 2, "at": ago(5), "last": last}
     raw["status"]["failures"] = {"worker-0": row}
     pods = [msgspec.convert(pod(raw, "worker", 0, "Running"), Pod, strict=False)]
 
     result = summary_with_last_lines(cast(BlockingClient, Archive()), FoundJob(TFJOBS, raw), pods)
 
-    text = "worker 0 failed 2 times; the last time it exited with code 137"
+    text = f"worker 0 failed 2 times; the last time it {exited(9)}"
     assert result.reason == f"{text}: last words of attempt-1"
 
 
 def test_a_line_that_the_pod_reported_is_not_followed_by_that_of_a_later_attempt() -> None:
     raw = condition(job("TFJob", "j", {"Worker": 1}), "Running")
-    row = {"count": 2, "at": ago(5), "ending": "exited with code 3: boom"}
+    last = {"pod": "j-worker-0", "role": "worker", "exitCode": 3, "lastLines": ["boom"]}
+    row = {"count": 2, "at": ago(5), "last": last}
     raw["status"]["failures"] = {"worker-0": row}
     pods = [msgspec.convert(pod(raw, "worker", 0, "Running"), Pod, strict=False)]
 
     result = summary_with_last_lines(cast(BlockingClient, Archive()), FoundJob(TFJOBS, raw), pods)
 
-    assert result.reason == "worker 0 failed 2 times; the last time it exited with code 3: boom"
+    assert result.reason == f"worker 0 failed 2 times; the last time it {exited(3, 'boom')}"
 
 
 class OtherCluster(FakeCluster):
@@ -140,11 +141,9 @@ class OtherCluster(FakeCluster):
         yield self.texts[options["previous"]]
 
 
-@pytest.mark.parametrize(
-    ("restarts", "lines", "code"), [(0, ("last",), 7), (1, ("previous",), 3), (2, (), 3)]
-)
+@pytest.mark.parametrize(("restarts", "lines"), [(0, ("last",)), (1, ("previous",)), (2, ())])
 def test_the_failure_of_a_job_on_another_cluster_is_read_from_its_pod(
-    restarts: int, lines: tuple[str, ...], code: int
+    restarts: int, lines: tuple[str, ...]
 ) -> None:
     raw = condition(job("TFJob", "j", {"Worker": 1}), "Failed")
     row = pod(raw, "worker", 0, "Failed")
@@ -160,12 +159,10 @@ def test_the_failure_of_a_job_on_another_cluster_is_read_from_its_pod(
 
     assert summary.failed_attempt is not None
     assert lines_of_failure(client, summary) == lines
-    assert exit_code_of_failure(client, summary) == code
 
 
-def test_a_failure_without_a_pod_has_neither_lines_nor_an_exit_code() -> None:
+def test_a_failure_without_a_pod_has_no_lines() -> None:
     summary = FoundJob(TFJOBS, condition(job("TFJob", "j", {"Worker": 1}), "Failed")).summary([])
     client = FakeCluster({})
 
     assert lines_of_failure(client, summary) == ()
-    assert exit_code_of_failure(client, summary) is None

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubekit.client.decoding import ObjectList
+from kubekit.client.client import Client
 from kubekit.errors import MusterError
-from kubekit.objects.core import Event
 from kubekit.objects.meta import Key, Raw
 from muster.client.models import read_models, reader_job
-from tests.muster.client.models.test_reader_image import Cluster
+from tests.muster.client.models.test_reader_job import cluster_of
 from tests.muster.client.models.test_runner_pod import CLAIM, job
 
 READER = {
@@ -25,18 +24,7 @@ READER = {
 
 def failed_create(message: str) -> Raw:
     raw = {"kind": "Event", "metadata": {"namespace": "team", "name": "e"}, "message": message}
-    return {**raw, "reason": "FailedCreate"}
-
-
-class Pods(Cluster):
-    """A cluster whose objects of kind Event are structs, as a client reads them."""
-
-    async def list(self, kind: Any, namespace: str = "", **given: str) -> Any:
-        found = await super().list(kind, namespace)
-        if kind.kind == "Event":
-            assert "involvedObject.uid=u" in given["fields"]
-            return ObjectList([msgspec.convert(row, Event) for row in found.items], "1")
-        return found
+    return {**raw, "reason": "FailedCreate", "involvedObject": {"uid": "u"}}
 
 
 @pytest.mark.parametrize(
@@ -47,27 +35,27 @@ class Pods(Cluster):
     ],
 )
 async def test_a_reader_without_a_pod_says_at_once_what_forbids_it(message: str) -> None:
-    cluster = Pods(failed_create(message))
+    cluster = cluster_of(failed_create(message))
 
     with pytest.raises(MusterError, match=re.escape(message)):
-        await read_models._ended(cluster, READER)  # type: ignore[arg-type]
+        await read_models._ended(cluster, READER)
 
 
 @pytest.mark.parametrize(
     ("cluster", "why"),
     [
-        (Pods(failed_create("webhook timed out")), "webhook timed out"),
-        (Pods(failed_create("hidden"), secret=("Event",)), "it has no pod yet"),
-        (Pods(), "it has no pod yet"),
+        (cluster_of(failed_create("webhook timed out")), "webhook timed out"),
+        (cluster_of(failed_create("hidden"), secret=("Event",)), "it has no pod yet"),
+        (cluster_of(), "it has no pod yet"),
     ],
 )
 async def test_a_reader_without_a_pod_says_why_when_its_time_is_over(
-    cluster: Pods, why: str, monkeypatch: pytest.MonkeyPatch
+    cluster: Client, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader_job, "DEADLINE_SECONDS", 0.1)
 
     with pytest.raises(MusterError, match=f"is not finished after 0.1 seconds: {why}"):
-        await read_models._ended(cluster, READER)  # type: ignore[arg-type]
+        await read_models._ended(cluster, READER)
 
 
 ONE_VERSION = f'{read_models.MARK}{{"versions": [{{"version": "1"}}], "truncated": true}}'

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
-from kubekit.errors import MusterError
+from kubekit.client.client import Client
+from kubekit.errors import MusterError, UsageError
+from kubekit.objects.kinds import CLUSTER_ROLE_BINDINGS, DEPLOYMENTS, EVENTS
 from kubekit.objects.meta import Raw
+from kubekit.request_errors import ServerError
 from muster.cli import main
 from muster.client.models.read_models import failure_in
-from muster.client.models.reader_job import find_place, pod_with_volume, reader_job
+from muster.client.models.reader_job import find_place, pod_with_volume, reader_image, reader_job
 from muster.contract.exported_models import MODEL_DIR
 from muster.jobs import names
+from tests.api_in_memory import ApiInMemory
 from tests.muster.client.models.test_runner_pod import CLAIM, job
 
 
@@ -196,3 +200,62 @@ def test_a_directory_that_the_reader_may_not_open_is_named_in_one_sentence(
 )
 def test_the_failure_of_a_reader_is_its_error_without_hints(log: list[str], why: str) -> None:
     assert failure_in(log) == why
+
+
+KINDS = {kind.kind: kind for kind in (CLUSTER_ROLE_BINDINGS, DEPLOYMENTS, EVENTS)}
+
+
+def cluster_of(*objects: Raw, secret: tuple[str, ...] = ()) -> Client:
+    """A client of a cluster with these objects that may not read the kinds in `secret`."""
+    server = ApiInMemory(slow=0)
+    for row in objects:
+        server.add(row, kind=KINDS[row["kind"]])
+    server.forbidden = {f"GET {KINDS[name].plural}" for name in secret}
+    return Client(server)
+
+
+def deployment(namespace: str, name: str, image: str) -> Raw:
+    labels = {"app.kubernetes.io/part-of": "muster"}
+    pod = {"spec": {"containers": [{"name": "main", "image": image}]}}
+    meta = {"namespace": namespace, "name": name, "labels": labels}
+    return {"kind": "Deployment", "metadata": meta, "spec": {"template": pod}}
+
+
+def binding(name: str, namespace: str) -> Raw:
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    return {"kind": "ClusterRoleBinding", "metadata": {"name": name}, "subjects": [subject]}
+
+
+TENANT = deployment("aaa", "muster-scheduler", "evil")
+
+
+@pytest.mark.parametrize("name", ["muster-scheduler", "muster-operator"])
+async def test_the_image_is_the_one_in_the_namespace_that_an_administrator_bound(name: str) -> None:
+    cluster = cluster_of(TENANT, deployment("muster", name, "good"), binding(name, "muster"))
+
+    assert await reader_image(cluster) == "good"
+    assert await reader_image(cluster, "named") == "named"
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        cluster_of(TENANT),
+        cluster_of(TENANT, binding("muster-scheduler", "muster")),
+        cluster_of(TENANT, binding("muster-scheduler", "aaa"), secret=("ClusterRoleBinding",)),
+    ],
+)
+async def test_without_a_binding_no_image_is_taken_from_a_tenant(cluster: Client) -> None:
+    assert await reader_image(cluster, default="muster") == "muster"
+    with pytest.raises(UsageError, match="is not known") as caught:
+        await reader_image(cluster)
+    assert "--image" in caught.value.hint
+    assert "--reader-image" in caught.value.hint
+
+
+async def test_a_server_that_fails_is_no_missing_installation() -> None:
+    server = ApiInMemory()
+    server.answers.append(ServerError("etcd is away", status=500))
+
+    with pytest.raises(ServerError, match="etcd is away"):
+        await reader_image(Client(server), default="muster")

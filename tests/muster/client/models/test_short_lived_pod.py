@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from kubekit.errors import MusterError, NotFound
+from kubekit.errors import MusterError
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import BATCH_JOBS, PODS
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import NotFound
 from muster.client.models.short_lived_pod import created, read_log, wait_until
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any
 
 from kubekit.objects.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
 from kubekit.objects.meta import Raw, timestamp
+from tests.builders import container, pod
 from tests.controlplane.control_plane import ControlPlane
 from tests.waiting import until
 
@@ -107,17 +108,10 @@ def lease(name: str, *, age: float = 0.0, holder: str = "elected") -> Raw:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def pod(name: str, *, scheduler: str = "muster", **fields: Any) -> Raw:
-    metadata = {"name": name, **fields.pop("metadata", {})}
-    container = {"name": "main", "image": "i", **fields.pop("container", {})}
-    return {
-        "metadata": metadata,
-        "spec": {"schedulerName": scheduler, "containers": [container], **fields},
-    }
-
-
-def pending(name: str, **fields: Any) -> Plant:
-    return partial(added, PODS.path("default"), pod(name, **fields))
+def pending(name: str, *, scheduler: str = "muster", **fields: Any) -> Plant:
+    main = container(**fields.pop("container", {}))
+    body = pod(name, main, meta=fields.pop("metadata", {}), schedulerName=scheduler, **fields)
+    return partial(added, PODS.path("default"), body)
 
 
 def _deployment(component: str) -> str:

@@ -18,12 +18,9 @@ from kubekit.rights import MissingRight, Rule, expand
 from muster.cli import main
 from muster.cli.verbs.doctor import print_findings
 from muster.contract.scheduler_rights import NAMES, name_lease
-from muster.install.doctor.access import recognised
-from muster.install.doctor.examine import judge
+from muster.install.doctor.checks import Finding, install_again, judge, scheduler_names
 from muster.install.doctor.facts import BrokenRole, Component, Facts
-from muster.install.doctor.finding import Finding
-from muster.install.doctor.gang_checks import scheduler_names
-from muster.install.doctor.repair import install_again
+from muster.install.doctor.rights import recognised
 from muster.jobs.view.events import Event
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig

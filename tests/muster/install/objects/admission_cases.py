@@ -9,7 +9,7 @@ import copy
 from typing import Any
 
 from kubekit.objects.meta import Raw
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from tests.muster.jobs.builders import CONTAINERS, manifest, template
 from tests.muster.jobs.test_rejected_manifests import BAD as REJECTED
 

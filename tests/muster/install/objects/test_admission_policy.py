@@ -9,12 +9,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.kinds import ADMISSION_POLICIES
 from kubekit.objects.meta import Raw
-from muster.contract.job_resources import JOB_KINDS
-from muster.install.objects import manifests
-from muster.install.objects.admission import policy as admission_policy
+from muster.contract.job_fields import InvalidJob
+from muster.contract.job_kinds import JOB_KINDS
+from muster.install.objects import admission_policy, manifests
 from muster.install.objects.values import OperatorValues, SchedulerValues, Values
 from muster.jobs import parse
 from tests.controlplane.control_plane import ControlPlane

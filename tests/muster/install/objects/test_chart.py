@@ -11,7 +11,7 @@ import yaml
 from scripts import generate_deploy
 
 from kubekit.objects.meta import Raw
-from muster.install.objects import manifests, value_checks, values
+from muster.install.objects import manifests, values
 from tests.repository import ROOT
 
 CHART = ROOT / "deploy" / "chart"
@@ -76,7 +76,7 @@ def test_the_chart_gives_the_objects_of_install(helm: Path, choice: str, tmp_pat
     text = run(helm, "template", "muster", str(CHART), *words)
 
     from_chart = by_name([item for item in yaml.safe_load_all(text) if item])
-    installed = value_checks.check(values.read(file.read_text(), "values.yaml"))
+    installed = values.check(values.read(file.read_text(), "values.yaml"))
     expected = by_name(manifests.build(installed, "there")[1:])  # Helm makes the namespace itself
     assert sorted(from_chart) == sorted(expected)
     for name, item in expected.items():

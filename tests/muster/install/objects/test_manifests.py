@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubekit.errors import UsageError
 from kubekit.objects.meta import Raw
 from kubekit.rights import expand
-from muster.install.objects import manifests, roles, value_checks, values, workloads
+from muster.install.objects import manifests, roles, values
 from muster.install.objects.values import (
     DashboardValues,
     OperatorValues,
@@ -127,7 +127,7 @@ def test_settings_of_the_scheduler_become_its_settings_file() -> None:
     assert of_kind(objects, "ConfigMap")["muster-scheduler"]["data"] == {
         "settings.json": '{"holdSeconds":60}'
     }
-    assert "--scheduler-config=/etc/muster/settings.json" in workloads.arguments(
+    assert "--scheduler-config=/etc/muster/settings.json" in manifests.arguments(
         "scheduler", chosen
     )
 
@@ -145,7 +145,7 @@ def test_the_components_know_every_flag_that_they_are_given(component: str) -> N
     )
     known = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
 
-    _, *words = workloads.arguments(component, chosen)
+    _, *words = manifests.arguments(component, chosen)
 
     assert [word for word in words if word.partition("=")[0] not in known] == []
 
@@ -199,7 +199,7 @@ def test_the_components_know_every_flag_that_they_are_given(component: str) -> N
 )
 def test_values_that_cannot_work_are_refused(chosen: Values, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
-        value_checks.check(chosen)
+        values.check(chosen)
 
 
 def test_a_misspelt_value_is_an_error() -> None:

@@ -413,7 +413,7 @@ def test_the_job_says_where_it_exports_models() -> None:
     assert model_directory(**claim, model_source="pvc://models/../../etc") == "/mnt/etc"
     for elsewhere in ("pvc://others/mnist", "s3://models/mnist", "models/mnist"):
         assert model_directory(**claim, model_source=elsewhere, model_name="m") is None
-        with pytest.raises(UsageError, match=f"--model-source {elsewhere} is in no claim"):
+        with pytest.raises(UsageError, match=f"--model-source {elsewhere} is not in a claim"):
             model_directory(**claim, model_source=elsewhere)
     assert model_directory(**claim, model_source="pvc://models/x", model_dir="/mnt/y") == "/mnt/y"
 

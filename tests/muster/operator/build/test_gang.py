@@ -16,7 +16,7 @@ from muster.contract.pod_groups import (
     VOLCANO_POD_GROUPS,
 )
 from muster.operator.build.gang import GROUP_ANNOTATIONS
-from muster.operator.settings import Settings
+from muster.operator.decision_types import Settings
 from tests.muster.operator.builders import ALL_DIALECTS, Model, manifest, replica
 
 SELECTOR = {

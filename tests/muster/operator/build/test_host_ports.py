@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from kubekit.objects.meta import Raw
-from muster.operator.settings import Settings
+from muster.operator.decision_types import Settings
 from tests.muster.operator.builders import Model, env, manifest, replica
 
 

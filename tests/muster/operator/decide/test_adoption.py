@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubekit.objects.meta import Raw
-from tests.muster.operator.fake_apiserver import Server
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.simulation import (
     JOB,
     POD,
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.looptime
 
 
 async def test_an_orphan_with_the_jobs_labels_is_adopted() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()
@@ -32,7 +32,7 @@ async def test_an_orphan_with_the_jobs_labels_is_adopted() -> None:
 
 
 async def test_objects_that_a_former_job_left_behind_are_adopted() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()
@@ -54,7 +54,7 @@ async def test_objects_that_a_former_job_left_behind_are_adopted() -> None:
 
 
 async def test_a_pod_that_loses_its_labels_is_released_and_the_job_waits_for_its_name() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()
@@ -76,7 +76,7 @@ OTHER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "other"}
 
 
 async def test_adoption_and_release_leave_other_owners_alone() -> None:
-    server = Server()
+    server = ApiInMemory()
     path = f"{POD}/j-worker-1"
     async with operating(server):
         submit(server)
@@ -91,13 +91,13 @@ async def test_adoption_and_release_leave_other_owners_alone() -> None:
         assert owners(server, path) == [OTHER]
 
 
-def owners(server: Server, path: str) -> list[Raw]:
+def owners(server: ApiInMemory, path: str) -> list[Raw]:
     references: list[Raw] = (server.get(path) or {})["metadata"]["ownerReferences"]
     return references
 
 
 async def test_an_adopted_pod_gets_the_marks_of_the_gang() -> None:
-    server = Server()
+    server = ApiInMemory()
     path = f"{POD}/j-worker-1"
     async with operating(server):
         submit(server)
@@ -113,7 +113,7 @@ async def test_an_adopted_pod_gets_the_marks_of_the_gang() -> None:
 
 
 async def test_a_second_pod_of_a_replica_is_reported_and_ignored() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()

@@ -8,15 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.meta import Raw
+from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from muster.jobs.invalid_job import job_from_metadata
 from muster.jobs.job import Job
 from muster.jobs.view.summary import summarize
-from muster.operator.decide.decide import decide
-from muster.operator.observed_job import Observed
-from muster.operator.settings import Settings
+from muster.operator.decide.job_decision import decide
+from muster.operator.decision_types import Observed, Settings
 from tests.muster.operator.builders import NOW, manifest, replica
 
 CONTAINERS = {"TFJob": "tensorflow", "MPIJob": "mpi", "PyTorchJob": "pytorch", "JAXJob": "jax"}

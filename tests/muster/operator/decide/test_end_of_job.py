@@ -6,7 +6,7 @@ import pytest
 
 from kubekit.objects.kinds import PODS, SERVICES
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
-from muster.operator.action_types import Delete, PatchStatus
+from muster.operator.decision_types import Delete, PatchStatus
 from tests.muster.operator.builders import Model, manifest, replica
 
 GROUP = (VOLCANO_POD_GROUPS.resource, "j")
@@ -94,10 +94,9 @@ def test_a_failed_pod_that_may_not_restart_fails_the_job() -> None:
     assert model.conditions() == ["Created", "Running(False)", "Failed"]
     failed = model.status["conditions"][-1]
     assert failed["reason"] == "TFJobFailed"
-    assert failed["message"] == (
-        "TFJob ns/j has failed because 1 PS replica(s) failed. "
-        "First: pod j-ps-0 exited with code 1."
-    )
+    first = {"pod": "j-ps-0", "role": "ps", "exitCode": 1}
+    expected = {"code": "ReplicasFailed", "first": first, "role": "PS", "count": 1}
+    assert model.status["failure"] == expected
     assert [e.reason for e in model.events] == ["ExitedWithCode", "TFJobFailed", "JobTerminated"]
 
 
@@ -113,16 +112,16 @@ def test_a_failed_job_names_the_pod_that_failed_and_its_last_lines(clean: str) -
     model.collect()
     model.settle()
 
-    sentence = "has failed because 1 Worker replica(s) failed. First: pod j-worker-1 exited"
+    first = model.status["failure"]["first"]
+    assert first["pod"] == "j-worker-1"
+    assert first["lastLines"] == ["Traceback:", "  train.py", "ValueError: boom"]
     failed = model.status["conditions"][-1]
     assert failed["type"] == "Failed"
-    assert failed["message"] == (
-        f"TFJob ns/j {sentence} with code 1. Its last lines:\n"
-        "Traceback:\n  train.py\nValueError: boom"
-    )
+    assert failed["message"].endswith("\nTraceback:\n  train.py\nValueError: boom")
     # Events have one line.
     (event,) = (event for event in model.events if event.reason == "TFJobFailed")
-    assert event.message == f"TFJob ns/j {sentence} with code 1: ValueError: boom"
+    assert "\n" not in event.message
+    assert event.message.endswith(": ValueError: boom")
 
 
 def test_a_gang_at_its_backoff_limit_names_the_pod_that_failed() -> None:
@@ -136,12 +135,9 @@ def test_a_gang_at_its_backoff_limit_names_the_pod_that_failed() -> None:
     model.exit("j-worker-1", 1, message="Traceback:\nValueError: boom\n")
     model.settle()
 
-    message = model.status["conditions"][-1]["message"]
-    assert message.endswith(
-        "backoff limit (backoffLimit 1, 1 failure). First: pod j-worker-1 exited with code 1. "
-        "Its last lines:\n"
-        "Traceback:\nValueError: boom"
-    )
+    failure = model.status["failure"]
+    assert (failure["code"], failure["limit"]) == ("BackoffLimitExceeded", "1")
+    assert failure["first"]["lastLines"] == ["Traceback:", "ValueError: boom"]
 
 
 def test_the_group_is_deleted_before_the_pods() -> None:

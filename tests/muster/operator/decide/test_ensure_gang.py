@@ -13,8 +13,9 @@ from muster.contract.pod_groups import (
     NATIVE_POD_GROUPS,
     VOLCANO_POD_GROUPS,
 )
-from muster.operator.settings import Settings
-from tests.muster.operator.builders import Model, manifest, merged, replica
+from muster.operator.decision_types import Settings
+from tests.api_in_memory import merged
+from tests.muster.operator.builders import Model, manifest, replica
 
 POLICY: Raw = {
     "queue": "q",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubekit.objects.kinds import PODS
-from muster.operator.action_types import Delete, PatchStatus
+from muster.operator.decision_types import Delete, PatchStatus
 from tests.muster.operator.builders import Model, manifest, replica
 
 ALONE = {"Worker": replica(3)}

@@ -9,6 +9,7 @@ import pytest
 
 from kubekit.objects.meta import Raw, timestamp
 from tests.muster.operator.builders import Model, manifest, replica
+from tests.muster.words import exited
 
 CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MPIJob": "mpi"}
 
@@ -131,20 +132,19 @@ def test_a_preempted_gang_is_recreated_without_another_restart() -> None:
     assert len([event for event in model.events if event.reason == "TFJobRestarting"]) == 1
 
 
-def test_the_message_names_the_replica_that_broke_the_gang() -> None:
+def test_the_status_names_the_replica_that_broke_the_gang() -> None:
     model = running()
     model.request_deletion("j-worker-1")
     model.settle()
-    message = model.status["conditions"][-1]["message"]
-    assert message == "job j is restarting because Worker 1 is gone."
+    gone = {"pod": "j-worker-1", "role": "worker", "index": 1}
+    assert model.status["restart"] == {"code": "ReplicaGone", "first": gone}
 
     up(model)
+    assert "restart" not in model.status
     restarted(model, "j-ps-0", "tensorflow")
     model.settle()
-    message = model.status["conditions"][-1]["message"]
-    assert message == (
-        "job j is restarting because PS 0 restarted after it exited with code 3: boom."
-    )
+    first = {"pod": "j-ps-0", "role": "ps", "exitCode": 3, "lastLines": ["boom"]}
+    assert model.status["restart"] == {"code": "RestartedInPlace", "first": first}
 
 
 @pytest.mark.parametrize("break_gang", [restarted, failed], ids=["restarted", "failed"])
@@ -158,10 +158,10 @@ def test_a_gang_that_waits_names_the_replica_that_failed_last(
     break_gang(model, "j-worker-1", "tensorflow")
     model.settle()
 
-    ending = "exited with code 3: boom" if break_gang is restarted else "exited with code 137"
+    ending = exited(3, "boom") if break_gang is restarted else exited(137)
     waiting = model.status["waiting"]
     expected = f"the gang failed 2 times; the last time worker 1 {ending}"
-    assert waiting["message"].removesuffix(" (SIGKILL)") == expected
+    assert waiting["message"] == expected
     assert waiting["until"] == "2026-01-02T03:04:15Z"
 
 

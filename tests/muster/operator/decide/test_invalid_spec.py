@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.meta import Raw
+from muster.contract.job_fields import InvalidJob
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from muster.jobs import parse
 from muster.jobs.invalid_job import job_from_metadata
-from muster.operator.decide.decide import decide
+from muster.operator.decide.job_decision import decide
 from tests.muster.operator.builders import Model, manifest, replica
 
 NO_POLICY = InvalidJob("spec.tfReplicaSpecs.Worker.template", "no such policy", hint="mend it")

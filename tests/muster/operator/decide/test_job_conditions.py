@@ -161,7 +161,8 @@ def test_a_job_whose_deciding_pods_have_all_failed_has_failed(policy: str) -> No
     model.exit("j-worker-0", 1)
     model.settle()
     assert model.conditions()[-1] == "Failed"
-    assert "3 Worker replica(s) failed. First: pod " in model.status["conditions"][-1]["message"]
+    failure = model.status["failure"]
+    assert (failure["code"], failure["role"], failure["count"]) == ("ReplicasFailed", "Worker", 3)
 
 
 def test_with_all_workers_required_a_failed_dynamic_worker_fails_the_job() -> None:
@@ -185,10 +186,7 @@ def test_an_mpi_job_whose_workers_ended_before_its_launcher_started_has_failed()
     model.settle()
 
     assert model.conditions()[-1] == "Failed"
-    assert model.status["conditions"][-1]["message"] == (
-        "MPIJob ns/j has failed because all its pods have ended and none that decides its success "
-        "succeeded."
-    )
+    assert model.status["failure"] == {"code": "NoneSucceeded"}
 
 
 @pytest.mark.parametrize("loss", ["terminating", "gone"])
@@ -205,8 +203,8 @@ def test_a_job_that_lost_all_its_pods_restarts_and_says_so(loss: str) -> None:
     model.step()
 
     assert model.conditions() == ["Created", "Restarting"]
-    message = "job j is restarting because none of its pods runs any more."
-    assert model.status["conditions"][-1]["message"] == message
+    assert model.status["restart"] == {"code": "NoneRuns"}
+    message = model.status["conditions"][-1]["message"]
     assert [event.message for event in model.events if event.reason == "TFJobRestarting"] == [
         message
     ]

@@ -10,9 +10,9 @@ import pytest
 
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Raw
-from muster.operator.action_types import Delete, Patch
+from muster.operator.decision_types import Delete, Patch
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import Model, manifest, replica
-from tests.muster.operator.fake_apiserver import Server
 from tests.muster.operator.simulation import JOB, POD, operating, passes, submit
 
 CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "JAXJob": "jax", "MPIJob": "mpi"}
@@ -131,7 +131,7 @@ def test_pods_of_an_operator_that_recorded_no_size_are_left_alone() -> None:
 
 async def test_a_pod_that_starts_at_the_same_moment_is_not_killed() -> None:
     """The deletion carries the version that the operator saw, so the server refuses it."""
-    server = Server()
+    server = ApiInMemory()
     running = {"name": "tensorflow", "state": {"running": {}}}
     status = {"phase": "Running", "containerStatuses": [running]}
     async with operating(server):

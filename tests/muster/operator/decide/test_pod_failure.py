@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from kubekit.objects.enforced_limits import pod_over_limit
 from kubekit.objects.kinds import PODS
-from kubekit.objects.limits import pod_over_limit
-from muster.operator.action_types import Delete, PatchStatus
+from muster.operator.decision_types import Delete, PatchStatus
 from tests.muster.operator.builders import Model, manifest, replica
+from tests.muster.words import exited
 
 
 def running(restart: str = "OnFailure", **spec: Any) -> Model:
@@ -170,7 +171,7 @@ def test_recreated_pods_count_for_the_backoff_limit(limit: int, survived: int) -
     model.settle()
 
     assert model.conditions()[-1] == "Failed"
-    assert "backoff limit" in model.status["conditions"][-1]["message"]
+    assert model.status["failure"]["code"] == "BackoffLimitExceeded"
 
 
 def test_restarts_in_place_and_by_replacement_count_together() -> None:
@@ -298,8 +299,9 @@ def test_an_event_names_the_exit_code_of_a_failed_pod() -> None:
 
     events = [(event.reason, event.message) for event in model.events]
     assert ("ExitedWithCode", "Pod: ns.j-worker-1 exited with code 3") in events
-    cause = "Worker replica(s) failed. First: pod j-worker-1 exited with code 3."
-    assert ("TFJobRestarting", f"job j is restarting because {cause}") in events
+    assert "TFJobRestarting" in dict(events)
+    first = {"pod": "j-worker-1", "role": "worker", "index": 1, "exitCode": 3}
+    assert model.status["restart"] == {"code": "ReplicasFailed", "first": first, "count": 1}
 
 
 def test_pods_that_the_cluster_ended_are_interrupted_and_have_not_failed() -> None:
@@ -312,20 +314,18 @@ def test_pods_that_the_cluster_ended_are_interrupted_and_have_not_failed() -> No
     }
     model.pod("j-worker-1", **stopped)
     model.settle()
-    first = "pod j-worker-1 was interrupted (Terminated): The local cluster was stopped while the"
-    messages = [event.message for event in model.events if event.reason == "TFJobRestarting"]
-    assert messages == [f"job j is restarting because {first} pod ran."]
+    lines = ["The local cluster was stopped while the pod ran."]
+    first = {"role": "worker", "reason": "Terminated", "lastLines": lines}
+    whole = {**first, "pod": "j-worker-1", "index": 1}
+    assert model.status["restart"] == {"code": "Interrupted", "first": whole, "count": 1}
 
     model.run()
     model.settle()
     for name in ("j-worker-0", "j-worker-1"):
         model.pod(name, **stopped)
     model.settle()
-    messages = [event.message for event in model.events if event.reason == "TFJobRestarting"]
-    assert messages[-1].startswith(
-        "job j is restarting because 2 pods were interrupted. First: pod"
-    )
-    assert messages[-1].endswith("the pod ran.")
+    whole = {**first, "pod": "j-worker-0"}
+    assert model.status["restart"] == {"code": "Interrupted", "first": whole, "count": 2}
 
 
 def crash(model: Model, name: str) -> float | None:
@@ -370,7 +370,7 @@ def test_the_status_says_which_replica_waits_and_until_when() -> None:
 
     assert model.status["waiting"] == {
         "reason": "BackOff",
-        "message": "worker 0 failed 2 times; the last time it exited with code 137 (SIGKILL)",
+        "message": f"worker 0 failed 2 times; the last time it {exited(137)}",
         "until": "2026-01-02T03:04:15Z",
     }
     model.later(10)
@@ -439,7 +439,9 @@ def test_the_status_of_a_job_that_ended_has_no_transient_fields(limit: int) -> N
 
     assert model.conditions()[-1] in ("Succeeded", "Failed")
     # At the limit a restart is counted that does not happen.
-    history = ["failedAttempt", "unstarted"] if limit == 2 else ["earlierRestarts"]
+    history = ["earlierRestarts", "unfinished"]
+    if limit == 2:
+        history = ["failedAttempt", "failure", "unstarted"]
     permanent = ["conditions", "formed", "observedGeneration", "replicaStatuses", "restarts"]
     assert sorted(model.status) == sorted(["completionTime", *history, "startTime", *permanent])
 
@@ -488,10 +490,13 @@ def test_a_restart_that_a_node_delays_counts_before_it_happens_and_only_once() -
     crash_loop(model, "j-worker-1", 2)
 
     assert model.conditions()[-1] == "Failed"
-    assert (
-        "(backoffLimit 3, 3 failures). First: pod j-worker-1 exited with code 3"
-        in (model.status["conditions"][-1]["message"])
+    failure = model.status["failure"]
+    assert (failure["code"], failure["limit"], failure["failures"]) == (
+        "BackoffLimitExceeded",
+        "3",
+        3,
     )
+    assert (failure["first"]["pod"], failure["first"]["exitCode"]) == ("j-worker-1", 3)
     # No attempt after the third one has started.
     assert model.status["failedAttempt"]["attempt"] == 2
 

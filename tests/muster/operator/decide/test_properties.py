@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Raw
-from muster.operator.action_types import Delete, Requeue
-from muster.operator.settings import Settings
+from muster.operator.decision_types import Delete, Requeue, Settings
 from tests.muster.operator.builders import Model, manifest, replica
 
 RESTARTS = st.sampled_from(["Always", "OnFailure", "Never", "ExitCode"])

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests.muster.operator.builders import Model, manifest, replica
+from tests.muster.words import exited
 
 LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container"}
+CRASHED = exited(1, "KeyError: 'labels'")
 HINT = "--success-policy=AllWorkers waits for all workers."
 
 
@@ -44,7 +46,7 @@ def test_a_job_whose_chief_decides_gets_no_hint_of_the_policy() -> None:
     model.exit("j-chief-0", 0)
     model.settle()
 
-    assert message(model).endswith("exited with code 1: KeyError: 'labels'.")
+    assert message(model).endswith(f"{CRASHED}.")
 
 
 @pytest.mark.parametrize("policy", ["Running", "All", "None"])
@@ -56,7 +58,7 @@ def test_a_replica_that_waits_for_its_next_try_is_named_although_its_pod_goes(po
     text = message(model)
     assert text == (
         "TFJob ns/j successfully completed. When the job succeeded, worker 1 had not finished: "
-        "it restarted 3 times; the last time it exited with code 1: KeyError: 'labels'; " + HINT
+        f"it restarted 3 times; the last time it {CRASHED}; {HINT}"
     )
     model.later(60)
     model.settle()
@@ -78,7 +80,7 @@ def test_a_replica_that_failed_in_the_same_moment_is_named() -> None:
     model.exit("j-worker-0", 0)
     model.exit("j-worker-1", 3, message="boom")
     model.settle()
-    assert "succeeded, worker 1 had failed: it exited with code 3: boom; " in message(model)
+    assert f"succeeded, worker 1 had failed: it {exited(3, 'boom')}; " in message(model)
 
 
 def test_a_replica_that_waits_to_be_recreated_is_named() -> None:
@@ -93,7 +95,7 @@ def test_a_replica_that_waits_to_be_recreated_is_named() -> None:
             model.settle()
     model.exit("j-worker-0", 0)
     model.settle()
-    text = "worker 1 had not finished: it failed 2 times; the last time it exited with code 1; "
+    text = f"worker 1 had not finished: it failed 2 times; the last time it {exited(1)}; "
     assert text in message(model)
 
 

@@ -8,16 +8,15 @@ from contextlib import suppress
 from typing import Any
 
 from kubekit.client.client import Client
-from kubekit.errors import NotFound
 from kubekit.objects.kinds import EVENTS, NAMESPACES, PODS, PRIORITY_CLASSES, SERVICES, Kind
 from kubekit.objects.meta import Key, Raw
 from kubekit.objects.storage import NO_PROVISIONER, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from kubekit.request_errors import NotFound
 from muster.contract.gang_dialects import GROUP_KINDS, GROUP_NAME_ANNOTATION
-from muster.contract.job_resources import JAXJOBS, MPIJOBS, PYTORCHJOBS, TFJOBS
+from muster.contract.job_kinds import JAXJOBS, JOB_KIND_BY_NAME, MPIJOBS, PYTORCHJOBS, TFJOBS
 from muster.contract.operator_rights import OWNED
 from muster.contract.pod_groups import SIGS_POD_GROUPS
 from muster.jobs import names
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from tests.muster.operator import rbac
 from tests.muster.operator.builders import replica
 from tests.muster.operator.driver import get_or_none, nothing, pods

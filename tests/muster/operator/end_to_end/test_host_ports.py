@@ -8,8 +8,8 @@ import pytest
 
 from kubekit.objects.kinds import PODS, SERVICES
 from kubekit.objects.meta import Key
-from muster.contract.job_resources import TFJOBS
-from muster.operator.settings import Settings
+from muster.contract.job_kinds import TFJOBS
+from muster.operator.decision_types import Settings
 from tests.muster.operator.builders import replica
 from tests.muster.operator.driver import nothing, operating, pods, tfjob
 from tests.waiting import eventually

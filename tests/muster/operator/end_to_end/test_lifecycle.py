@@ -20,12 +20,12 @@ from kubekit.objects.kinds import (
     Kind,
 )
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import MPIJOBS, TFJOBS
+from muster.contract.job_kinds import MPIJOBS, TFJOBS
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from muster.jobs import names
-from muster.operator.decide import missing_objects
+from muster.operator.daemon import Options, run
+from muster.operator.decide import owned_objects
 from muster.operator.observe import own_writes
-from muster.operator.run import Options, run
 from tests.muster.operator.builders import replica
 from tests.muster.operator.driver import condition, move, nothing, operating, pods, tfjob
 from tests.waiting import eventually
@@ -168,7 +168,7 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
     client: Client, ns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_writes, "QUOTA_PAUSE", 1.0)
-    monkeypatch.setattr(missing_objects, "QUOTA_PAUSE", 1.0)
+    monkeypatch.setattr(owned_objects, "QUOTA_PAUSE", 1.0)
     quotas = Kind("", "v1", "resourcequotas", "ResourceQuota", TFJOBS.model)
     quota = {"metadata": {"name": "q", "namespace": ns}, "spec": {"hard": {"pods": "2"}}}
     await client.create(quotas, quota)

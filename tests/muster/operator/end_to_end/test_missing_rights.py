@@ -18,7 +18,7 @@ from kubekit.objects.kinds import EVENTS, NAMESPACES, PODS
 from kubekit.objects.meta import Raw
 from kubekit.rights import MissingRight, Right, compact
 from muster.cli import main
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 from muster.install.objects import manifests
 from muster.install.objects.values import Values
 from tests.controlplane.control_plane import ControlPlane

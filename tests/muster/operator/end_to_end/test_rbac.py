@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubekit.rights import Right, Rule
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KINDS
 from tests.audited_rights import Refusal, unused
 from tests.muster.operator import rbac
 from tests.muster.operator.end_to_end.rights_stories import RANKS, left_behind, one_job, stories

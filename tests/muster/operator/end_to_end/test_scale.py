@@ -11,7 +11,7 @@ import pytest
 
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import JAXJOBS, PYTORCHJOBS
+from muster.contract.job_kinds import JAXJOBS, PYTORCHJOBS
 from tests.muster.operator.builders import replica
 from tests.muster.operator.driver import condition, move, operating, pods
 from tests.waiting import eventually

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kubekit.errors import Invalid
 from kubekit.objects.conditions import disruption_condition, preemption_message
 from kubekit.objects.kinds import EVENTS, PODS, Kind
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import MPIJOBS, TFJOBS
+from kubekit.request_errors import Invalid
+from muster.contract.job_kinds import MPIJOBS, TFJOBS
 from tests.muster.operator.builders import replica
 from tests.muster.operator.driver import condition, move, operating, pods, tfjob
 from tests.waiting import eventually
@@ -195,7 +195,6 @@ async def test_a_preempted_job_names_the_gang_for_which_its_pods_were_deleted(
             await client.delete(PODS, Key(ns, name), grace=0)
         job = await condition(client, TFJOBS, Key(ns, "j"), "Restarting")
 
-    assert job["status"]["conditions"][-1]["message"] == (
-        f"job j is restarting because it was {words}."
-    )
+    assert job["status"]["restart"]["preempted"] == words
+    assert words in job["status"]["conditions"][-1]["message"]
     assert job["status"]["preempted"] == words

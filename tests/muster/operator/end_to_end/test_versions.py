@@ -11,7 +11,7 @@ import pytest
 
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import Key
-from muster.contract.job_resources import MPIJOBS, TFJOBS
+from muster.contract.job_kinds import MPIJOBS, TFJOBS
 from tests.muster.operator.builders import template
 from tests.muster.operator.driver import condition, operating, pods
 

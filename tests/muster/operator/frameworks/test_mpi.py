@@ -17,10 +17,9 @@ from muster.contract.pod_groups import (
     VOLCANO_POD_GROUPS,
 )
 from muster.jobs import names
-from muster.operator.act import ssh_keys
-from muster.operator.action_types import Create
-from muster.operator.frameworks import mpi_files
-from muster.operator.settings import Settings
+from muster.operator import executor
+from muster.operator.decision_types import Create, Settings
+from muster.operator.frameworks import mpi
 from tests.muster.operator.builders import Model, env
 from tests.muster.operator.frameworks.mpi_jobs import LAUNCHER, WORKERS, job, single
 
@@ -178,7 +177,7 @@ def test_a_launcher_that_may_not_retry_fails_the_job() -> None:
     model.settle()
 
     assert model.conditions()[-1] == "Failed"
-    assert "1 Launcher replica(s) failed" in model.status["conditions"][-1]["message"]
+    assert model.status["failure"]["first"]["role"] == "launcher"
 
 
 def test_an_evicted_worker_does_not_fail_the_job() -> None:
@@ -210,7 +209,7 @@ def test_with_ssh_the_launcher_starts_at_once_with_keys_and_host_names() -> None
     assert "data" not in secret
     created = [a for a in model.log if isinstance(a, Create) and a.kind == SECRETS]
     assert [action.generate for action in created] == ["ssh-keys"]
-    assert set(ssh_keys.with_keys(secret)["data"]) == {"ssh-privatekey", "ssh-publickey"}
+    assert set(executor.with_keys(secret)["data"]) == {"ssh-privatekey", "ssh-publickey"}
 
 
 def test_with_ssh_the_launcher_waits_if_the_job_requests_it() -> None:
@@ -265,7 +264,7 @@ def test_the_agent_is_a_shell_script_that_finds_python(tmp_path: Path) -> None:
     shell = shutil.which("sh")
     assert shell
     script = tmp_path / "kubexec.sh"
-    script.write_text(mpi_files.agent("mpi").replace("/etc/mpi", str(tmp_path)))
+    script.write_text(mpi.agent("mpi").replace("/etc/mpi", str(tmp_path)))
     (tmp_path / "kubexec.py").write_text("import sys; print(sys.argv[1:])")
 
     result = subprocess.run(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import WSMsgType, web
 
-from muster.operator.frameworks import mpi_files
+from muster.operator.frameworks import mpi
 from tests.controlplane.certificates import Authority
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Server:
     async def started(self, *command: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """The client, connected to this server."""
         script = self.folder / "kubexec.py"
-        text = mpi_files.exec_client()
+        text = mpi.exec_client()
         account = "/var/run/secrets/kubernetes.io/serviceaccount"
         assert account in text
         script.write_text(text.replace(account, str(self.folder)))
@@ -205,7 +205,7 @@ async def test_a_signal_ends_the_session_and_sets_the_exit_code(
 
 
 def test_kubexec_needs_nothing_newer_than_python_3_5() -> None:
-    text = mpi_files.exec_client()
+    text = mpi.exec_client()
 
     assert 'f"' not in text
     assert ":=" not in text

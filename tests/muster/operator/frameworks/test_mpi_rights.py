@@ -10,7 +10,7 @@ from kubekit.objects.kinds import (
     SERVICE_ACCOUNTS,
 )
 from kubekit.objects.meta import Raw
-from muster.operator.settings import Settings
+from muster.operator.decision_types import Settings
 from tests.muster.operator.builders import Model, replica
 from tests.muster.operator.frameworks.mpi_jobs import LAUNCHER, WORKERS, job
 

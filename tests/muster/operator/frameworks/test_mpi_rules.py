@@ -96,7 +96,7 @@ def test_restarts_of_the_launcher_in_place_count_for_the_backoff_limit(
         restart(model, restarts)
 
     assert model.conditions()[-1] == "Failed"
-    assert "reached the specified backoff limit" in model.status["conditions"][-1]["message"]
+    assert model.status["failure"]["code"] == "BackoffLimitExceeded"
 
 
 def test_the_backoff_limit_of_a_launcher_that_does_not_restart_in_place_is_its_retries() -> None:

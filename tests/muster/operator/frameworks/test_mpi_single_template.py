@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.kinds import (
     CONFIG_MAPS,
 )
 from kubekit.objects.meta import Raw
+from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from tests.muster.operator.builders import Model, manifest
 from tests.muster.operator.frameworks.mpi_jobs import LAUNCHER, WORKERS, single

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import InvalidJob
 from kubekit.objects.meta import Raw
-from muster.operator.settings import Settings
+from muster.contract.job_fields import InvalidJob
+from muster.operator.decision_types import Settings
 from tests.muster.operator.builders import Model, env, manifest, replica
 
 MASTER, WORKERS = replica(1, name="pytorch"), replica(2, name="pytorch")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubekit.objects.meta import Raw
-from muster.operator.settings import Settings
+from muster.operator.decision_types import Settings
 from tests.muster.operator.builders import Model, env, manifest, replica
 
 FULL = {"Chief": replica(1), "PS": replica(1), "Worker": replica(2)}

@@ -11,9 +11,9 @@ import pytest
 
 from kubekit.client.client import Client
 from kubekit.telemetry.health import Health
-from muster.operator.run import Options, build
+from muster.operator.daemon import Options, build
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import manifest, replica
-from tests.muster.operator.fake_apiserver import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ START = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @asynccontextmanager
-async def operating(server: Server) -> AsyncIterator[Health]:
+async def operating(server: ApiInMemory) -> AsyncIterator[Health]:
     def clock() -> datetime:
         return START + timedelta(seconds=asyncio.get_running_loop().time())
 
@@ -42,7 +42,7 @@ async def operating(server: Server) -> AsyncIterator[Health]:
 async def test_an_operator_without_some_right_is_ready_and_names_the_right(
     resource: str,
 ) -> None:
-    server = Server()
+    server = ApiInMemory()
     server.forbidden = {f"GET {resource}"}
     async with operating(server) as health:
         await asyncio.sleep(60)
@@ -57,7 +57,7 @@ async def test_an_operator_without_some_right_is_ready_and_names_the_right(
 
 
 async def test_an_operator_that_may_not_list_pods_is_not_ready() -> None:
-    server = Server()
+    server = ApiInMemory()
     server.forbidden = {"GET pods"}
     async with operating(server) as health:
         await asyncio.sleep(60)
@@ -65,7 +65,7 @@ async def test_an_operator_that_may_not_list_pods_is_not_ready() -> None:
 
 
 async def test_a_change_that_is_not_allowed_is_in_the_status() -> None:
-    server = Server()
+    server = ApiInMemory()
     path = f"/apis/kubeflow.org/v1/{NS}/mpijobs/j"
     roles = {"Launcher": replica(1, name="mpi"), "Worker": replica(1, name="mpi")}
     raw = manifest("MPIJob", roles)

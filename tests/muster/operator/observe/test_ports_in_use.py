@@ -13,11 +13,10 @@ import pytest
 from kubekit.client.client import Client
 from kubekit.objects.kinds import SERVICES
 from kubekit.objects.meta import Raw
-from muster.operator.action_types import Action, Patch
-from muster.operator.run import Options, build
-from muster.operator.settings import Settings
-from tests.muster.operator.builders import Model, manifest, merged, replica
-from tests.muster.operator.fake_apiserver import Server
+from muster.operator.daemon import Options, build
+from muster.operator.decision_types import Action, Patch, Settings
+from tests.api_in_memory import ApiInMemory, merged
+from tests.muster.operator.builders import Model, manifest, replica
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -111,7 +110,7 @@ def test_a_service_that_keeps_its_port_is_not_written_again() -> None:
 
 
 @asynccontextmanager
-async def operating(server: Server, **options: Any) -> AsyncIterator[None]:
+async def operating(server: ApiInMemory, **options: Any) -> AsyncIterator[None]:
     def clock() -> datetime:
         return START + timedelta(seconds=asyncio.get_running_loop().time())
 
@@ -124,25 +123,25 @@ async def operating(server: Server, **options: Any) -> AsyncIterator[None]:
             manager.stop()
 
 
-def submit(server: Server, name: str = "j", **spec: Any) -> None:
+def submit(server: ApiInMemory, name: str = "j", **spec: Any) -> None:
     raw = manifest(name=name, roles=workers(2, hostNetwork=True), **spec)
     del raw["metadata"]["uid"]
     server.put(f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}", raw)
 
 
-def stranger(server: Server, name: str, phase: str = "Running", **spec: Any) -> None:
+def stranger(server: ApiInMemory, name: str, phase: str = "Running", **spec: Any) -> None:
     body = {"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}}
     server.put(f"/api/v1/namespaces/other/pods/{name}", body)
 
 
-def chosen(server: Server, name: str = "j") -> list[int]:
+def chosen(server: ApiInMemory, name: str = "j") -> list[int]:
     paths = [f"/api/v1/{NS}/pods/{name}-worker-{i}" for i in (0, 1)]
     return host_ports([pod for path in paths if (pod := server.get(path)) is not None])
 
 
-def lists_of_all_pods(server: Server) -> int:
+def lists_of_all_pods(server: ApiInMemory) -> int:
     """How often pods were listed, besides the operator's own watch of them."""
-    return server.requests.count(("GET", "/api/v1/pods")) - 1
+    return sum(ask[:2] == ("GET", "/api/v1/pods") for ask in server.requests) - 1
 
 
 THREE = Settings(host_ports=range(20000, 20003))
@@ -150,7 +149,7 @@ THREE = Settings(host_ports=range(20000, 20003))
 
 @pytest.mark.looptime
 async def test_the_service_port_of_a_job_on_the_pod_network_takes_no_host_port() -> None:
-    server = Server()
+    server = ApiInMemory()
     raw = manifest(name="plain", roles=workers(port=20001))
     del raw["metadata"]["uid"]
     async with operating(server, settings=Settings(host_ports=range(20000, 20002))):
@@ -179,7 +178,7 @@ async def test_the_service_port_of_a_job_on_the_pod_network_takes_no_host_port()
     ids=["hostPort", "hostNetwork", "sidecar"],
 )
 async def test_ports_of_other_pods_are_skipped(holder: Raw) -> None:
-    server = Server()
+    server = ApiInMemory()
     stranger(server, "foreign", **holder)
     async with operating(server, settings=THREE):
         submit(server)
@@ -199,7 +198,7 @@ async def test_ports_of_other_pods_are_skipped(holder: Raw) -> None:
     ],
 )
 async def test_a_port_that_no_pod_holds_any_more_is_free(phase: str, holder: Raw) -> None:
-    server = Server()
+    server = ApiInMemory()
     two = Settings(host_ports=range(20000, 20002))
     ports = [{"containerPort": 20000}, {"containerPort": 20001}]
     stranger(server, "foreign", phase, containers=[{"name": "c", "ports": ports}], **holder)
@@ -214,7 +213,7 @@ async def test_a_port_that_no_pod_holds_any_more_is_free(phase: str, holder: Raw
 async def test_an_operator_that_may_not_list_pods_chooses_ports_and_logs_that(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server, settings=THREE):
         await asyncio.sleep(1)
         server.forbidden.add("GET pods")
@@ -230,7 +229,7 @@ async def test_an_operator_that_may_not_list_pods_chooses_ports_and_logs_that(
 
 @pytest.mark.looptime
 async def test_a_service_that_was_lost_comes_back_with_the_port_of_its_pod() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server, settings=Settings(host_ports=range(20000, 20100))):
         submit(server)
         await asyncio.sleep(5)
@@ -246,7 +245,7 @@ async def test_a_service_that_was_lost_comes_back_with_the_port_of_its_pod() -> 
 
 @pytest.mark.looptime
 async def test_jobs_created_at_the_same_time_get_different_ports() -> None:
-    server = Server(late=2.0)
+    server = ApiInMemory(late=2.0)
     names = [f"j{i}" for i in range(12)]
     async with operating(server, settings=Settings(host_ports=range(20000, 20024))):
         await asyncio.sleep(1)
@@ -260,7 +259,7 @@ async def test_jobs_created_at_the_same_time_get_different_ports() -> None:
 
 @pytest.mark.looptime
 async def test_a_job_without_host_ports_lists_no_pods() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server, "waits", runPolicy={"suspend": True})
         raw = manifest(name="plain")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubekit.objects.meta import Raw
+from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import replica
-from tests.muster.operator.fake_apiserver import Server
 from tests.muster.operator.simulation import (
     JOB,
     POD,
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.looptime
 
 
 async def test_late_watches_create_no_pod_twice_and_count_no_restart_twice() -> None:
-    server = Server(late=3.0)
+    server = ApiInMemory(late=3.0)
     roles = {"Worker": replica(3, "OnFailure"), "PS": replica(1, "OnFailure")}
     async with operating(server):
         submit(server, roles=roles)
@@ -43,7 +43,7 @@ async def test_late_watches_create_no_pod_twice_and_count_no_restart_twice() -> 
 
 
 async def test_a_pod_garbage_collected_with_its_job_is_not_recreated() -> None:
-    server = Server(late=2.0)
+    server = ApiInMemory(late=2.0)
     async with operating(server):
         submit(server)
         await passes(20)
@@ -59,7 +59,7 @@ async def test_a_pod_garbage_collected_with_its_job_is_not_recreated() -> None:
 
 
 async def test_a_job_of_the_same_name_right_after_a_deletion_is_not_held_up() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()
@@ -77,7 +77,7 @@ async def test_a_job_of_the_same_name_right_after_a_deletion_is_not_held_up() ->
 
 
 async def test_a_job_waits_for_pods_of_a_former_job_of_its_name_and_says_so() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()
@@ -107,7 +107,7 @@ async def test_a_job_waits_for_pods_of_a_former_job_of_its_name_and_says_so() ->
 
 
 async def test_a_change_by_the_user_at_the_time_of_our_own_write_is_not_missed() -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()
@@ -133,7 +133,7 @@ async def test_a_change_by_the_user_at_the_time_of_our_own_write_is_not_missed()
     ids=["text", "rows", "the first version's", "more"],
 )
 async def test_a_status_with_junk_of_another_writer_is_corrected(junk: Raw) -> None:
-    server = Server()
+    server = ApiInMemory()
     async with operating(server):
         submit(server)
         await passes()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from kubekit.errors import Forbidden
 from kubekit.objects.core import Pod
+from kubekit.request_errors import Forbidden
 from muster.contract.gang import GangKey
-from muster.scheduler import metrics
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
+from muster.scheduler.effects import waiting_line_publisher
 from muster.scheduler.effects.waiting_line_publisher import set_gauges, waiting_gangs
 from tests.muster.scheduler.builders import gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster, Fault, cluster_with_gang
@@ -51,7 +51,7 @@ async def test_a_gang_with_a_member_that_can_never_be_bound_is_released_and_says
         assert "the policy says no" in cluster.reason("g")
         assert "g-2" in cluster.reason("g")
         set_gauges(cluster.state)
-        assert metrics.HALF_BOUND._value.get() == 1
+        assert waiting_line_publisher.HALF_BOUND._value.get() == 1
         await cluster.settle(8)
 
     assert [d.reason for d in cluster.deletes] == ["Released"]
@@ -105,7 +105,7 @@ async def test_a_half_bound_gang_without_a_controller_is_not_deleted_and_says_so
     async with cluster.running():
         await cluster.settle(60)
         set_gauges(cluster.state)
-        assert metrics.HALF_BOUND._value.get() == 1
+        assert waiting_line_publisher.HALF_BOUND._value.get() == 1
 
     assert len(cluster.bound("g")) == 3
     assert cluster.deletes == []
@@ -127,7 +127,7 @@ async def test_a_half_bound_gang_without_controller_or_room_is_not_deleted_and_s
     async with cluster.running():
         await cluster.settle(30)
         set_gauges(cluster.state)
-        assert metrics.HALF_BOUND._value.get() == 1
+        assert waiting_line_publisher.HALF_BOUND._value.get() == 1
 
     assert "no controller" in cluster.reason("g")
     assert "short 1 nvidia.com/gpu" in cluster.reason("g")

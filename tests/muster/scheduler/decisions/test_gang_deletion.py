@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubekit.errors import Forbidden
 from kubekit.objects.core import Pod
 from kubekit.objects.meta import Condition, find_condition
+from kubekit.request_errors import Forbidden
 from muster.contract.gang import GangKey
 from muster.contract.gang_dialects import single_pod_gang
 from muster.scheduler.decisions import gang_deletion

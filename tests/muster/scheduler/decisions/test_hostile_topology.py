@@ -228,15 +228,15 @@ async def test_a_hyper_node_without_nodes_is_none() -> None:
     cluster.add(*networked("g", 1, mode="hard"))
     await cluster.run()
 
-    assert cluster.reason("g") == "needs one HyperNode: there is none with nodes"
+    assert cluster.reason("g") == "needs one HyperNode: none of them has nodes"
 
 
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
         (",".join(f"l{i}" for i in range(20_000)), "it names 20000 labels, 16 are allowed"),
-        ("x" * 100_000, f"'{'x' * 60}…' is no label key"),
-        (f"{RACK},\x1b[31m", "'\\x1b[31m' is no label key"),
+        ("x" * 100_000, f"'{'x' * 60}…' is not a label key"),
+        (f"{RACK},\x1b[31m", "'\\x1b[31m' is not a label key"),
         (" , ", "it names no label"),
     ],
 )

@@ -30,7 +30,7 @@ async def test_replacements_get_the_reason_that_was_reported_before_they_existed
         before = count_reports(cluster, "g")
         cluster.add(*(pod(name, gpus=1, group="g", created=50) for name in gone))
         await cluster.settle(3)
-        assert cluster.reason("g").startswith("0 of 2 pods fit")
+        assert "0 of 2" in cluster.reason("g")
         assert count_reports(cluster, "g") > before
 
         before = count_reports(cluster, "g")
@@ -78,13 +78,15 @@ async def test_a_gang_like_one_that_failed_before_gets_the_numbers_of_now() -> N
     async with cluster.running():
         cluster.add(volcano_group("big1", 20), *gang("big1", 20, gpus=1))
         await cluster.settle()
-        assert cluster.reason("big1").startswith("16 of 20 pods fit; short 4 nvidia.com/gpu")
+        assert "16 of 20" in cluster.reason("big1")
+        assert "short 4 nvidia.com/gpu" in cluster.reason("big1")
         cluster.add(volcano_group("run", 16, created=5), *gang("run", 16, gpus=1))
         await cluster.settle()
         assert len(cluster.bound("run")) == 16
         cluster.add(volcano_group("big2", 20, created=9), *gang("big2", 20, gpus=1))
         await cluster.settle()
-        assert cluster.reason("big2").startswith("0 of 20 pods fit; short 20 nvidia.com/gpu")
+        assert "0 of 20" in cluster.reason("big2")
+        assert "short 20 nvidia.com/gpu" in cluster.reason("big2")
 
 
 async def test_a_gang_that_is_considered_again_gets_new_numbers_after_half_a_minute() -> None:
@@ -98,7 +100,8 @@ async def test_a_gang_that_is_considered_again_gets_new_numbers_after_half_a_min
         cluster.add(volcano_group("big", 20, annotations={"a": "b"}))
         await cluster.settle()
 
-    assert cluster.reason("big").startswith("0 of 20 pods fit; short 20 nvidia.com/gpu")
+    assert "0 of 20" in cluster.reason("big")
+    assert "short 20 nvidia.com/gpu" in cluster.reason("big")
 
 
 async def test_a_gang_that_only_a_budget_keeps_from_evicting_names_the_budget() -> None:

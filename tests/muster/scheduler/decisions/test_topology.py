@@ -464,7 +464,7 @@ async def test_pods_for_which_volcano_would_create_a_group_with_a_topology_wait(
     await cluster.run()
 
     assert len(cluster.bound()) == bound
-    words = "volcano.sh/network-topology-mode asks for a PodGroup of Volcano, and there is none"
+    words = "volcano.sh/network-topology-mode needs a PodGroup of Volcano, and the pod names none"
     reason = cluster.reason("g" if dialect else "g-0")
     assert reason == (f"{words}, which is not supported" if not bound else "")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import ConfigError, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
+from kubekit.errors import ConfigError
 from kubekit.objects.core import Pod
+from kubekit.request_errors import Forbidden, NotFound, ServerError, Unauthorized, Unreachable
 from tests.muster.scheduler.builders import gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 

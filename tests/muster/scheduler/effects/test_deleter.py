@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from kubekit.errors import Conflict, Forbidden, MusterError, NotFound, ServerError, Unreachable
+from kubekit.errors import MusterError
 from kubekit.objects.meta import find_condition
+from kubekit.request_errors import Conflict, Forbidden, NotFound, ServerError, Unreachable
 from muster.contract.gang_dialects import single_pod_gang
 from muster.scheduler.decisions.decision import Delete
 from muster.scheduler.effects.deleter import IN_FLIGHT, LONGEST_PAUSE

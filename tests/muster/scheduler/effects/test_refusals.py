@@ -8,8 +8,9 @@ import pytest
 
 from kubekit.client.error_response import Status, error_from_status
 from kubekit.client.request import Request
-from kubekit.errors import Forbidden, MusterError
-from muster.scheduler.effects.refusals import Refusals
+from kubekit.errors import MusterError
+from kubekit.request_errors import Forbidden
+from muster.scheduler.effects.reporter import Refusals
 
 log = logging.getLogger(__name__)
 ACCOUNT = "system:serviceaccount:muster:muster-scheduler"

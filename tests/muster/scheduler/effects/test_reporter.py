@@ -12,16 +12,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kubekit.errors import Forbidden, Unreachable
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import EVENTS, PODS, Kind
 from kubekit.objects.meta import Condition, Key, ObjectMeta
+from kubekit.request_errors import Forbidden, Unreachable
 from kubekit.rights import MissingRight, Rule
 from muster.contract.gang import GangKey
 from muster.contract.gang_dialects import single_pod_gang
 from muster.contract.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
-from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Delete, Report
+from muster.scheduler.decisions.gang_decision import consider
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.effects.reporter import (
     EARLY_WRITES,
@@ -144,6 +144,24 @@ async def test_a_gang_that_waits_only_a_moment_is_not_reported() -> None:
         await asyncio.sleep(60)
 
     assert (writes.count(PODS), writes.count(EVENTS)) == (0, 0)
+
+
+async def test_pods_that_get_a_node_while_others_are_reported_are_left_out() -> None:
+    state, report = waiting()
+
+    class Room(Writes):
+        async def patch_status(self, kind: Kind[Any], meta: ObjectMeta, status: Any) -> None:
+            await super().patch_status(kind, meta, status)
+            state.node_changed(None, node("n2", gpus=1))
+            for key in state.due(1.0):
+                consider(state, key, 1.0)
+
+    async with reporting(state, Room()) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(120)
+
+    assert len(state.assumed) == 3
+    assert writes.count(PODS) == 1
 
 
 async def test_a_reason_that_changes_is_refreshed_at_once() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kubekit.errors import Forbidden
 from kubekit.objects.meta import Key
+from kubekit.request_errors import Forbidden
 from kubekit.rights import MissingRight, Rule
 from muster.contract.gang import GangKey
 from muster.scheduler.cluster.volumes import VolumeChoice

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubekit.errors import NotFound
-from kubekit.objects.meta import Key, Raw
+from kubekit.client.client import Client
+from kubekit.objects.kinds import CONFIG_MAPS
+from kubekit.objects.meta import Raw
 from muster.contract import waiting_line_format
 from muster.contract.waiting_line_format import HeldRoom, WaitingGang
 from muster.scheduler.effects.waiting_line_publisher import (
@@ -20,6 +21,7 @@ from muster.scheduler.effects.waiting_line_publisher import (
     waiting_gangs,
 )
 from muster.scheduler.gangs import phase
+from tests.api_in_memory import ApiInMemory
 from tests.muster.scheduler.builders import gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster
 
@@ -27,24 +29,27 @@ pytestmark = pytest.mark.looptime
 OLD_LINE = {"line": '[{"gang": "default/old", "place": 1}]'}
 
 
-class ConfigMapServer:
-    """The API server's side: one ConfigMap, and every line that was written to it."""
+LINE = CONFIG_MAPS.path("kube-system", waiting_line_format.CONFIG_MAP)
 
-    def __init__(self, data: Raw | None = None) -> None:
-        self.data = data
-        self.lines: list[list[str]] = []
 
-    async def patch(self, _: Any, key: Key, change: Raw) -> None:
-        if self.data is None:
-            raise NotFound(f"there is no {key}")
-        self._write(change)
+def server_with(data: Raw) -> ApiInMemory:
+    """A server that has the ConfigMap already."""
+    server = ApiInMemory()
+    server.put(LINE, {"metadata": {"namespace": "kube-system"}, "data": data})
+    server.history.clear()
+    return server
 
-    async def create(self, _: Any, body: Raw) -> None:
-        self._write(body)
 
-    def _write(self, body: Raw) -> None:
-        self.data = body["data"]
-        self.lines.append([row.gang for row in waiting_line_format.read(body["data"])])
+def held(server: ApiInMemory) -> Raw:
+    """The data of the ConfigMap."""
+    data: Raw = server.objects[LINE]["data"]
+    return data
+
+
+def lines(server: ApiInMemory) -> list[list[str]]:
+    """The gangs of every line that was written."""
+    written = [obj["data"] for _, _, _, path, obj, _ in server.history if path == LINE]
+    return [[row.gang for row in waiting_line_format.read(data)] for data in written]
 
 
 @asynccontextmanager
@@ -56,41 +61,40 @@ async def scheduler(cluster: FakeCluster, publisher: LinePublisher) -> AsyncIter
         task.cancel()
 
 
-def publisher(server: ConfigMapServer, cluster: FakeCluster) -> LinePublisher:
-    client: Any = server
-    return LinePublisher(client, cluster.state, "kube-system", quiet=False)
+def publisher(server: ApiInMemory, cluster: FakeCluster) -> LinePublisher:
+    return LinePublisher(Client(server), cluster.state, "kube-system", quiet=False)
 
 
 async def test_the_line_of_an_earlier_process_is_emptied_once() -> None:
-    server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
+    server, cluster = server_with(OLD_LINE), FakeCluster()
     async with scheduler(cluster, publisher(server, cluster)):
         await cluster.settle(60)
 
-    assert server.lines == [[]]
+    assert lines(server) == [[]]
 
 
 async def test_no_config_map_is_created_for_an_empty_line() -> None:
-    server, cluster = ConfigMapServer(), FakeCluster()
+    server, cluster = ApiInMemory(), FakeCluster()
     async with scheduler(cluster, publisher(server, cluster)):
         await cluster.settle(60)
 
-    assert server.data is None
+    assert server.get(LINE) is None
 
 
 async def test_a_gang_that_still_waits_after_a_restart_stays_in_the_line() -> None:
-    server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
+    server, cluster = server_with(OLD_LINE), FakeCluster()
     cluster.add(node("n1", gpus=1), volcano_group("g", 2), *gang("g", 2, gpus=1))
     async with scheduler(cluster, publisher(server, cluster)):
         await cluster.settle(60)
 
-    assert server.lines == [["default/g"]]
+    assert lines(server) == [["default/g"]]
 
 
 @pytest.mark.parametrize(("late", "published"), [(0.5, False), (5.0, True)])
 async def test_a_gang_whose_pods_are_just_being_created_is_not_in_the_line(
     late: float, published: bool
 ) -> None:
-    server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
+    server, cluster = server_with(OLD_LINE), FakeCluster()
     cluster.add(node("n1", gpus=2))
     line = publisher(server, cluster)
     async with scheduler(cluster, line):
@@ -103,21 +107,21 @@ async def test_a_gang_whose_pods_are_just_being_created_is_not_in_the_line(
         await cluster.settle(60)
 
     assert len(cluster.bound("g")) == 2
-    assert (["default/g"] in server.lines) is published
+    assert (["default/g"] in lines(server)) is published
 
 
 async def test_the_line_is_written_again_in_each_term() -> None:
-    server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
+    server, cluster = server_with(OLD_LINE), FakeCluster()
     line = publisher(server, cluster)
     for _ in range(2):
         async with scheduler(cluster, line):
             await cluster.settle(60)
 
-    assert server.lines == [[], []]
+    assert lines(server) == [[], []]
 
 
 async def test_held_room_is_published_while_it_is_held_and_the_shortage_with_the_line() -> None:
-    server, cluster = ConfigMapServer(), FakeCluster()
+    server, cluster = ApiInMemory(), FakeCluster()
     cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
     line = publisher(server, cluster)
     async with scheduler(cluster, line):
@@ -126,16 +130,15 @@ async def test_held_room_is_published_while_it_is_held_and_the_shortage_with_the
         cluster.add(volcano_group("late", 2, created=9), *gang("late", 2, gpus=1, created=9))
         line.changed()
         await cluster.settle(5)
-        assert server.data is not None
-        (held,) = waiting_line_format.read_holds(server.data)
-        late = {row.gang: row for row in waiting_line_format.read(server.data)}["default/late"]
+        (room,) = waiting_line_format.read_holds(held(server))
+        late = {row.gang: row for row in waiting_line_format.read(held(server))}["default/late"]
         await cluster.settle(60)
 
-    assert (held.gang, held.node, held.pods) == ("default/g", "n1", 1)
-    assert held.requests["nvidia.com/gpu"] == "1"
-    assert held.dialect == "volcano"
+    assert (room.gang, room.node, room.pods) == ("default/g", "n1", 1)
+    assert room.requests["nvidia.com/gpu"] == "1"
+    assert room.dialect == "volcano"
     assert late.short == {"nvidia.com/gpu": "2"}
-    assert waiting_line_format.read_holds(server.data) == []
+    assert waiting_line_format.read_holds(held(server)) == []
     assert waiting_line_format.read_holds({"holds": "not json"}) == []
 
 
@@ -151,15 +154,14 @@ async def test_a_pod_with_thousands_of_resource_names_does_not_stop_the_line() -
     names = [f"{'x' * 60}.{'y' * 60}.{'z' * 60}.evil.io/{'r' * 58}{i:04}" for i in range(2150)]
     requests = dict.fromkeys(names, "1")
     containers = [{"name": "main", "resources": {"requests": requests}}]
-    server, cluster = ConfigMapServer(), FakeCluster()
+    server, cluster = ApiInMemory(), FakeCluster()
     cluster.add(node("n1", gpus=1), volcano_group("good", 2), *gang("good", 2, gpus=1))
     cluster.add(pod("evil", spec={"containers": containers}))
     async with scheduler(cluster, publisher(server, cluster)):
         await cluster.settle(60)
 
-    assert server.data is not None
-    assert size(server.data) < 20_000
-    rows = {row.gang: row for row in waiting_line_format.read(server.data)}
+    assert size(held(server)) < 20_000
+    rows = {row.gang: row for row in waiting_line_format.read(held(server))}
     assert set(rows) == {"default/evil", "default/good"}
     assert rows["default/good"].reason == cluster.reason("good")
     assert all(len(report.reason.text) < 3000 for report in cluster.reports if report.reason)
@@ -174,9 +176,9 @@ def test_any_number_of_gangs_with_any_names_fits_a_config_map(text: str, n: int)
     short = {f"{text[:300]}{i}": "1" for i in range(100)}
     honest = WaitingGang("default/good", 1, "NotEnoughRoom", "short 2 gpu", "2026-01-01T00:00:00Z")
     evil = WaitingGang(text, 2, "NotEnoughRoom", text, "2026-01-01T00:00:00Z", short=short)
-    held = HeldRoom(text, "n1", "2026-01-01T00:00:00Z", requests=short)
+    room = HeldRoom(text, "n1", "2026-01-01T00:00:00Z", requests=short)
     line = [honest, *([evil] * n)][:MAX_ROWS]
-    data = encode_line(line, [held] * min(n, MAX_ROWS))
+    data = encode_line(line, [room] * min(n, MAX_ROWS))
 
     assert size(data) < MEBIBYTE - 4096
     rows = waiting_line_format.read(data)

@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubekit.errors import Unreachable
 from kubekit.objects.core import Pod
+from kubekit.request_errors import Unreachable
 from muster.contract.pod_groups import PodGroupStatus
 from muster.scheduler.effects.reporter import group_status
+from muster.scheduler.gangs import plan_annotation
+from muster.scheduler.gangs.plan_annotation import PlanMark
 from tests.muster.scheduler.builders import (
     coscheduling_group,
     gang,
@@ -20,6 +22,7 @@ from tests.muster.scheduler.builders import (
     volcano_group,
 )
 from tests.muster.scheduler.fake_cluster import FakeCluster
+from tests.muster.scheduler.random_history import RandomHistory
 
 pytestmark = pytest.mark.looptime
 
@@ -49,6 +52,25 @@ async def test_a_whole_gang_with_surplus_that_lost_a_member_meanwhile_is_not_rel
 
     assert cluster.deletes == []
     assert set(cluster.bound("g")) == {name for name, _ in rest}
+
+
+def test_surplus_is_bound_once_the_minimum_is_and_its_plan_says_so() -> None:
+    world = RandomHistory(preempt=False)
+    world.add_node(8)
+    world.arrive(3, 2, 1, 0)
+    world.decide()
+    world.grow(0)
+    world.decide()
+    assert [member.metadata.name for _, member, _ in world.in_flight] == ["g002-0", "g002-1"]
+
+    world.land(0, "bound")
+    world.decide()
+    assert len(world.in_flight) == 1
+    world.land(0, "bound")
+    world.decide()
+
+    assert [member.metadata.name for _, member, _ in world.in_flight] == ["g002-2", "g002-3"]
+    assert {plan_annotation.read(bind.annotation) for bind, _, _ in world.in_flight} == {PlanMark()}
 
 
 async def test_surplus_created_in_the_second_of_the_binds_does_not_look_half_bound() -> None:
@@ -164,7 +186,8 @@ async def test_a_run_that_was_over_before_the_restart_does_not_count_for_the_nex
     await cluster.run(60)
 
     assert cluster.bound() == {}
-    assert "2 of 3 pods fit" in cluster.reason("g")
+    assert cluster.code("g") == "NotEnoughRoom"
+    assert "2 of 3" in cluster.reason("g")
 
 
 def with_status(cluster: FakeCluster, group: Any) -> Any:

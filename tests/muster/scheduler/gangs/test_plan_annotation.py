@@ -44,13 +44,9 @@ def test_a_plan_annotation_names_its_pods_unless_they_are_too_many() -> None:
     assert len(plan_annotation.write("p-1", 9, ["x" * 36] * MAX_NAMED_PODS)) < 8000
 
 
-@pytest.mark.parametrize("mark", ["p-1/0", "", "p-1", "p-1/x/3", "p-1/3", "p-1/3/x"])
+@pytest.mark.parametrize("mark", ["p-1/0", "", "p-1", "p-1/x/3", "p-1/3", "p-1/3/x", "p-1/4+3-0/1"])
 def test_an_invalid_plan_annotation_counts_like_that_of_a_gang_that_was_whole(mark: str) -> None:
     assert plan_annotation.read(mark) == PlanMark()
-
-
-def test_a_plan_annotation_of_an_older_release_names_no_pods() -> None:
-    assert plan_annotation.read("p-1/4+3-0badcafe-0badcafe0badcafe") == PlanMark(4, 3)
 
 
 @pytest.mark.parametrize(("created", "cut_short"), [(9.0, True), (11.0, False)])

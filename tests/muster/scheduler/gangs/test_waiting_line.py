@@ -26,7 +26,7 @@ async def test_an_impossible_gang_never_blocks_a_possible_one_behind_it() -> Non
         await cluster.settle()
 
     assert len(cluster.bound("small")) == 4
-    assert cluster.reason("huge").startswith("4 of 9 pods fit")
+    assert "4 of 9" in cluster.reason("huge")
 
 
 async def test_no_nodes_are_reserved_for_a_gang_that_not_even_an_empty_cluster_holds() -> None:

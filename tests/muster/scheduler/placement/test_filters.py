@@ -32,7 +32,7 @@ def cluster(*nodes: Any, running: dict[str, Pod] | None = None) -> State:
 
 def homes(state: State, *pods: Pod) -> list[str] | None:
     """Where the pods go together, by name of pod; None if they do not fit."""
-    result = place(state.snapshot, Demand(group_by_class(state, pods), len(pods)))
+    result = place(state.snapshot, Demand(group_by_class(state.snapshot.classes, pods), len(pods)))
     if not isinstance(result, Plan):
         return None
     return [p.node for p in sorted(result.placements, key=lambda p: p.pod.metadata.name)]

@@ -89,7 +89,7 @@ def cluster(nodes: list[Node], running: list[Pod]) -> tuple[State, naive_placeme
 
 
 def solve(state: State, gang: list[Pod]) -> Plan | Unplaced:
-    return place(state.snapshot, Demand(group_by_class(state, gang), len(gang)))
+    return place(state.snapshot, Demand(group_by_class(state.snapshot.classes, gang), len(gang)))
 
 
 def assert_valid(
@@ -141,7 +141,7 @@ def test_a_gang_of_equal_pods_that_needs_one_zone_is_placed_whenever_a_zone_hold
 ) -> None:
     nodes, running, gang = problem
     state, placed = cluster(nodes, running)
-    demand = Demand(group_by_class(state, gang), len(gang))
+    demand = Demand(group_by_class(state.snapshot.classes, gang), len(gang))
     demand = replace(demand, domain=DomainDemand(Topology(required=("zone",))))
 
     result = place(state.snapshot, demand)

@@ -26,7 +26,8 @@ def rack_of(name: str, rack: str, gpus: int) -> Any:
 
 def placed(state: State, manner: NodePreference, *pods: Pod) -> list[str]:
     result = place(
-        state.snapshot, Demand(group_by_class(state, pods), len(pods), preference=manner)
+        state.snapshot,
+        Demand(group_by_class(state.snapshot.classes, pods), len(pods), preference=manner),
     )
     assert isinstance(result, Plan)
     return sorted(p.node for p in result.placements)

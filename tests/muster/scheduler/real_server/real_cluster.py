@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from kubekit.client.auth.kube_config import load
 from kubekit.client.client import Client
 from kubekit.client.request import PatchType
-from kubekit.errors import AlreadyExists
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import CRDS, NODES, POD_DISRUPTION_BUDGETS, PODS, Kind
 from kubekit.objects.meta import Key, Raw, condition_is_true, find_condition
+from kubekit.request_errors import AlreadyExists
 from muster.contract.crds import load_all
 from muster.contract.pod_groups import (
     COSCHEDULING_POD_GROUPS,
@@ -25,7 +25,7 @@ from muster.contract.pod_groups import (
     SIGS_POD_GROUPS,
     VOLCANO_POD_GROUPS,
 )
-from muster.scheduler.run import Options, run
+from muster.scheduler.daemon import Options, run
 from tests.controlplane.control_plane import ControlPlane
 from tests.waiting import eventually
 

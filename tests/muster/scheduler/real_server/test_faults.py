@@ -16,10 +16,10 @@ import pytest
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.auth.kube_config import load
 from kubekit.client.client import Client
-from kubekit.errors import AlreadyExists, NotFound
 from kubekit.objects.kinds import NAMESPACES, NODES, PODS
 from kubekit.objects.meta import Key, Raw
-from muster.scheduler.run import Options, run
+from kubekit.request_errors import AlreadyExists, NotFound
+from muster.scheduler.daemon import Options, run
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.muster.scheduler.real_server import audit_log, real_cluster

@@ -11,9 +11,9 @@ import pytest
 from kubekit.client.auth.kube_config import load
 from kubekit.client.client import Client
 from kubekit.client.request import PatchType
-from kubekit.errors import Invalid
 from kubekit.objects.kinds import NAMESPACES, NODES, PODS, Kind
 from kubekit.objects.meta import Key, Raw
+from kubekit.request_errors import Invalid
 from muster.contract.pod_groups import HYPER_NODES, NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import GATES
@@ -132,7 +132,7 @@ async def test_volcanos_pod_group_stays_in_one_hyper_node(
         group = VOLCANO_POD_GROUPS
         await submit(client, group, namespace, "low", volcano(3, highestTierAllowed=1), 3)
         await submit(client, group, namespace, "high", volcano(5, highestTierName="tier-2"), 5)
-        words = "needs one HyperNode of tier 1 or lower: there is none with nodes"
+        words = "needs one HyperNode of tier 1 or lower: none of them has nodes"
         await real_cluster.all_have_reason(client, namespace, "low", words)
 
         await put_hyper_node(client, "sa", 1, {"regexMatch": {"pattern": "^a[0-9]$"}})

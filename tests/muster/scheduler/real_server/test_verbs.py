@@ -15,12 +15,11 @@ from kubekit.client.auth.kube_config import load
 from kubekit.client.client import Client
 from kubekit.objects.kinds import LEASES, NAMESPACES, PODS
 from kubekit.objects.meta import Key, Raw
-from muster.contract.job_resources import JOB_KINDS
+from muster.contract.job_kinds import JOB_KIND_BY_NAME, JOB_KINDS
 from muster.contract.scheduler_rights import name_lease
 from muster.jobs import names
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.scheduler import name_leases
-from muster.scheduler.run import Options
+from muster.scheduler.daemon import Options
 from tests.controlplane.control_plane import ControlPlane
 from tests.muster.scheduler.real_server import real_cluster
 

@@ -110,7 +110,7 @@ def test_a_script_with_a_module_beside_it_and_its_result_in_a_later_process(
     elsewhere = python(
         cluster, tmp_path, "-c", LATER.format(namespace=namespace), MUSTER_HOME=str(tmp_path / "x")
     )
-    assert "its key is with the user who called muster.run" in elsewhere.stderr
+    assert "its key is only on the machine of the user who called muster.run" in elsewhere.stderr
 
 
 def test_functions_that_are_typed(

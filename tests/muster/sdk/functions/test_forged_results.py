@@ -16,7 +16,7 @@ from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.kinds import SECRETS
 from kubekit.objects.meta import Key
-from muster.sdk.functions.standalone.record import make_record, seal
+from muster.sdk.functions.standalone.sealed_record import make_record, seal
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +121,9 @@ def test_the_key_in_the_cluster_is_never_used(
     assert cluster.get_job("victim", namespace=namespace).result() == 3
     os.rename(keys / job.uid, tmp_path / "key")
 
-    with pytest.raises(muster.ResultError, match="its key is with the user who called"):
+    with pytest.raises(
+        muster.ResultError, match="its key is only on the machine of the user who called"
+    ):
         cluster.get_job("victim", namespace=namespace).result()
 
 

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.sdk.functions.boot import BOOT, command_line
-from muster.sdk.functions.package import LIMIT, Header, digest, make_package
+from muster.sdk.functions.package import BOOT, LIMIT, Header, command_line, digest, make_package
 from muster.sdk.functions.pickling import pickle_call
 
 # Not rank 0, so that it needs no API server. -I: neither environment nor this project.

@@ -15,8 +15,7 @@ import cloudpickle
 import pytest
 
 from kubekit.errors import UsageError
-from muster.sdk.functions.own_modules import is_own
-from muster.sdk.functions.pickling import name_of, pickle_call
+from muster.sdk.functions.pickling import is_own, name_of, pickle_call
 from tests.muster.sdk.functions import own_module
 from tests.muster.sdk.functions.own_module import Model, scale
 

@@ -218,12 +218,12 @@ def test_a_replica_other_than_rank_0_cannot_write_the_result(
     def try_to_write() -> str:
         if os.environ["PROCESS_ID"] == "0":
             return "of rank 0"
-        from muster_function import result_secret  # type: ignore[import-not-found]
+        from muster_function import program  # type: ignore[import-not-found]
 
-        result_secret.RIGHTS_PATIENCE = 0.0
+        program.RIGHTS_PATIENCE = 0.0
         try:
-            result_secret.ResultSecret("j-result", b"", "").begin()
-        except result_secret.NotWritten as error:
+            program.ResultSecret("j-result", b"", "").begin()
+        except program.NotWritten as error:
             print(error)
         return "of rank 1"
 
@@ -255,7 +255,7 @@ def test_all_objects_are_deleted_with_the_job(cluster: muster.LocalCluster, name
 def test_wrong_calls_say_what_to_write(cluster: muster.LocalCluster, namespace: str) -> None:
     for arguments, words in (
         (("train.py",), "run() needs a function, and got 'train.py'"),
-        ((len, "abc"), "args='abc' is no sequence"),
+        ((len, "abc"), "args='abc' is not a sequence"),
         ((len, (), None), "needs the argument kind"),
     ):
         with pytest.raises(muster.UsageError) as wrong:

@@ -13,9 +13,9 @@ from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.kinds import SECRETS
 from kubekit.objects.meta import Key
-from muster.sdk.functions import outcome, result_keys
-from muster.sdk.functions.standalone import result_secret
-from muster.sdk.functions.standalone.result_secret import NotWritten, ResultSecret
+from muster.sdk.functions import result, result_keys
+from muster.sdk.functions.standalone import program
+from muster.sdk.functions.standalone.program import NotWritten, ResultSecret
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.muster.cli.conftest import teach
@@ -166,8 +166,8 @@ def rank_0(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     host, _, port = plane.url.removeprefix("https://").partition(":")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-    monkeypatch.setattr(result_secret, "ACCOUNT", str(tmp_path))
-    monkeypatch.setattr(result_secret, "RIGHTS_PATIENCE", 0.0)
+    monkeypatch.setattr(program, "ACCOUNT", str(tmp_path))
+    monkeypatch.setattr(program, "RIGHTS_PATIENCE", 0.0)
     return job
 
 
@@ -184,7 +184,7 @@ def test_rank_0_writes_its_result_with_its_own_account(
 
     with BlockingClient(kube_config.load(plane.kubeconfig)) as client:
         data = client.get(SECRETS, Key(NAMESPACE, f"{rank_0.name}-result")).data
-    opened = outcome.open_result(data, rank_0.uid, key)
+    opened = result.open_result(data, rank_0.uid, key)
     assert opened is not None
     header, found = opened
     assert (header["job"], header["pod"], found) == (rank_0.uid, "pod-uid", body)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubekit.client.auth.endpoint import Endpoint
-from kubekit.errors import TooManyRequests, Unreachable
+from kubekit.request_errors import TooManyRequests, Unreachable
 from muster.web.access import sign_in
 
 NOWHERE = Endpoint("https://127.0.0.1:1")

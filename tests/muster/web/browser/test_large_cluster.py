@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from kubekit.client.auth import kube_config
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.meta import Key
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 
 pytestmark = pytest.mark.long
 SIZE = Size()

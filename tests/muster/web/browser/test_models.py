@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from kubekit.objects.meta import Key
 from muster.contract.exported_models import File, Maker, Model, Tensor, Version, manifest
-from muster.contract.job_resources import TFJOBS
+from muster.contract.job_kinds import TFJOBS
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.muster.web.objects import HOSTILE, job
 

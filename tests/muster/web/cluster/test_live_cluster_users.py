@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from kubekit.client.auth.endpoint import Endpoint
-from kubekit.errors import TooManyRequests, Unauthorized, Unreachable
+from kubekit.request_errors import TooManyRequests, Unauthorized, Unreachable
 from muster.web.access.request_facts import Identity
 from muster.web.cluster import live_cluster
 from muster.web.cluster.live_cluster import LiveCluster, LiveClusters

@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 
 from kubekit.objects.core import ConfigMap, Node, Pod
 from kubekit.objects.meta import Raw, key_of
+from kubekit.telemetry import unexpected_errors
 from muster.client.models import catalog
 from muster.jobs.view.summary import summarize
 from muster.web import render
 from muster.web.cluster import live_cluster, watched_objects
 from muster.web.cluster.live_cluster import JobSummaries, JobWithPods
 from muster.web.pages.job import _Found, _view
-from muster.web.views import cluster_map as map_view
-from muster.web.views import line as line_views
 from muster.web.views import row_guard
 from muster.web.views.cluster_map import MapQuery, cluster_map
 from muster.web.views.history import HistoryQuery, history_view
@@ -38,6 +37,7 @@ from muster.web.views.row_guard import NOT_SHOWN
 from tests import hostile_json
 from tests.muster.operator.test_hostile_objects import TIME, full, pod
 from tests.muster.web import objects
+from tests.unexpected_errors import counted
 
 NOW = datetime(2026, 1, 2, 4, tzinfo=UTC)
 FRAME: dict[str, Any] = dict.fromkeys(
@@ -133,7 +133,7 @@ def check(raw: Raw, pods: tuple[Pod, ...], nodes: tuple[Node, ...], event: Raw, 
     render.text("cluster.html", view=view, **FRAME)
     render.text("line.html", view=line_view(pods, published_line, looks, NOW), **FRAME)
     found = _Found(jobs[0], (), None, [event], (line,))
-    render.text("job.html", view=_view(found, key_of(raw)), **FRAME)
+    render.text("job.html", view=_view(found, JobSummaries().of_one(jobs[0], NOW), NOW), **FRAME)
     models = catalog.published_models([config_map("model-x", model_json=model)])
     view = models_view(models, NOW, exporting_jobs([raw], models))
     render.text("models.html", view=view, **FRAME)
@@ -147,13 +147,12 @@ def check(raw: Raw, pods: tuple[Pod, ...], nodes: tuple[Node, ...], event: Raw, 
 
 @pytest.fixture(autouse=True)
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are not replaced: a bug raises."""
+    """Rows are not replaced: a bug raises, whichever view it is in."""
 
-    def make_it(make: Any, instead: Any, about: object) -> Any:
-        return make()
+    def raise_it(where: str, about: object, error: Exception) -> None:
+        raise error
 
-    for module in (live_cluster, line_views, map_view):
-        monkeypatch.setattr(module, "guarded", make_it)
+    monkeypatch.setattr(row_guard, "handlers", [raise_it])
 
 
 @pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob", "MPIJob"])
@@ -212,14 +211,15 @@ def test_times_at_the_limits_in_any_time_zone(moment: str, in_zone: None) -> Non
 def test_a_bug_in_one_row_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(row_guard, "_logged", set())
+    monkeypatch.setattr(row_guard, "handlers", [unexpected_errors.survived])
+    monkeypatch.setattr(unexpected_errors, "_lines", {})
+    before = counted().get("dashboard row", 0)
 
     def fails_for_bad(raw: Raw, *rest: Any) -> Any:
         if raw["metadata"]["name"] == "bad" and "spec" in raw:
             raise ZeroDivisionError
         return summarize(raw, *rest)
 
-    monkeypatch.setattr(live_cluster, "guarded", row_guard.guarded)
     monkeypatch.setattr(live_cluster, "summarize", fails_for_bad)
     jobs = [JobWithPods(objects.job(name), ()) for name in ("a", "bad", "c")]
     for _ in range(3):
@@ -229,4 +229,5 @@ def test_a_bug_in_one_row_leaves_the_others(
     assert [row.name for row in summaries] == ["a", "bad", "c"]
     assert [row.name for row in summaries if row.reason == NOT_SHOWN] == ["bad"]
     assert text.count(NOT_SHOWN.partition(";")[0]) >= 1
-    assert caplog.text.count("please report this: bad cannot be shown") == 1
+    assert caplog.text.count("dashboard row bad: bug: ") == 1
+    assert counted()["dashboard row"] == before + 3

@@ -23,6 +23,7 @@ from muster.web.views.job_page import (
     job_page,
     manifest,
 )
+from tests.builders import read_pod
 from tests.muster.web.objects import job
 
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
@@ -33,15 +34,16 @@ def page(raw: Raw, pods: tuple[Pod, ...] = (), **facts: object) -> JobPage:
 
 
 def test_a_waiting_job_has_its_reason_and_its_place_once_each() -> None:
-    text = "short 1 nvidia.com/gpu; 2nd in line"
-    explanation = JobExplanation("x", "waiting", text, place=2, in_line=7)
+    reason = "short 1 nvidia.com/gpu"
+    text = f"{reason}; 2nd in line"
+    explanation = JobExplanation("x", "waiting", text, place=2, in_line=7, reason=reason)
     raw = job("x", state="Created")
     raw["status"]["conditions"][0]["lastTransitionTime"] = timestamp(NOW)
     shown = page(raw, explanation=explanation)
 
-    assert shown.state == "PENDING"
+    assert shown.job.status == "PENDING"
     assert shown.place == "2nd of 7 in line"
-    assert "in line" not in shown.reason
+    assert shown.reason == reason
     assert shown.topics == "job:default/x line"
 
 
@@ -96,7 +98,7 @@ def test_a_job_that_has_not_run_waits_and_later_says_how_long_it_waited() -> Non
 def test_a_replica_does_not_repeat_the_reason_of_its_job() -> None:
     raw = job("x", state="Created")
     meta = {"name": "x-worker-0", "namespace": "default", "labels": labels()}
-    (row,) = summarize(raw, (pod(meta, "Pending"),), NOW).instances
+    (row,) = summarize(raw, (read_pod(meta=meta, status={"phase": "Pending"}),), NOW).instances
     row = replace(row, reason="short 2 nvidia.com/gpu")
     other = replace(row, name="x-worker-1", reason="no such image")
     explanation = JobExplanation("x", "waiting", "short 2 nvidia.com/gpu")
@@ -108,33 +110,30 @@ def test_a_replica_does_not_repeat_the_reason_of_its_job() -> None:
 
 def test_of_many_replicas_those_with_a_reason_come_first() -> None:
     raw = job("x", state="Running")
-    pods = tuple(
-        pod({"name": f"x-worker-{n}", "namespace": "default", "labels": labels(n)}, "Running")
-        for n in range(MANY_REPLICAS + 1)
-    )
+    pods = tuple(running(n) for n in range(MANY_REPLICAS + 1))
     rows = list(summarize(raw, pods, NOW).instances)
     rows[4] = replace(rows[4], reason="exited with code 1")
 
-    names = [row.name for row in page(raw, replicas=rows).replicas]
+    names = [row.instance.name for row in page(raw, replicas=rows).replicas]
     assert names[:3] == ["x-worker-4", "x-worker-0", "x-worker-1"]
-    assert page(raw, replicas=rows[:5]).replicas[4].name == "x-worker-4"
+    assert page(raw, replicas=rows[:5]).replicas[4].instance.name == "x-worker-4"
 
 
 def test_a_job_without_a_chief_names_none() -> None:
     raw = job("x", state="Running")
-    first = pod({"name": "x-worker-0", "namespace": "default", "labels": labels()}, "Running")
+    first = running(0)
     first = replace(first, spec=replace(first.spec, node_name="n1"))
 
     shown = page(raw, (first,), replicas=summarize(raw, (first,), NOW).instances)
 
-    assert [row.leads for row in shown.replicas] == [True]
+    assert [row.instance.chief for row in shown.replicas] == [True]
     assert dict(shown.facts)["Worker 0 on"] == "n1"
 
 
 def test_pods_that_are_gone_are_rows_with_their_logs_and_do_not_change_the_counts() -> None:
     raw = job("x", state="Failed")
     meta = {"name": "x-worker-0", "namespace": "default", "labels": labels()}
-    rows = summarize(raw, (pod(meta, "Failed"),), NOW).instances
+    rows = summarize(raw, (read_pod(meta=meta, status={"phase": "Failed"}),), NOW).instances
     shown = page(
         raw, replicas=rows, gone={"x-worker-0": "Exited with 143"}, attempts={"x-worker-0": 3}
     )
@@ -169,10 +168,7 @@ def test_events_are_newest_first_and_bounded() -> None:
 
 def test_the_events_of_a_large_job_need_one_topic() -> None:
     raw = job("x", workers=50)
-    pods = tuple(
-        pod({"name": f"x-worker-{n}", "namespace": "default", "labels": labels(n)}, "Running")
-        for n in range(50)
-    )
+    pods = tuple(running(n) for n in range(50))
 
     assert page(raw, pods).event_topics == "events"
     assert page(raw, pods[:1]).event_topics == "events:default/x events:default/x-worker-0"
@@ -203,7 +199,6 @@ def labels(index: int = 0) -> dict[str, str]:
     }
 
 
-def pod(metadata: Raw, phase: str) -> Pod:
-    import msgspec
-
-    return msgspec.convert({"metadata": metadata, "status": {"phase": phase}}, Pod)
+def running(index: int) -> Pod:
+    meta = {"namespace": "default", "labels": labels(index)}
+    return read_pod(f"x-worker-{index}", meta=meta, status={"phase": "Running"})

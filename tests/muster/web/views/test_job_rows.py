@@ -26,7 +26,7 @@ JOBS = [
 
 
 def names(**variables: str) -> list[str]:
-    return [row.name for row in jobs_view(JOBS, JobQuery.read(variables), NOW).rows]
+    return [row.job.name for row in jobs_view(JOBS, JobQuery.read(variables), NOW).rows]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_many_jobs_are_cut_into_pages() -> None:
     jobs = [summary(f"job-{number:04}", age=number) for number in range(2 * PAGE_SIZE + 1)]
     last = jobs_view(jobs, JobQuery(page=3), NOW)
 
-    assert [row.name for row in last.rows] == ["job-0200"]
+    assert [row.job.name for row in last.rows] == ["job-0200"]
     assert last.pages == 3
     assert jobs_view(jobs, JobQuery(page=99), NOW).rows == last.rows
 
@@ -79,9 +79,9 @@ def test_an_address_names_only_choices() -> None:
 
 def test_a_duration_grows_while_a_job_runs_and_a_job_that_only_waits_has_none() -> None:
     jobs = [summary(name, age=5, state=name) for name in ("Created", "Running", "Succeeded")]
-    rows = {row.name: row for row in jobs_view(jobs, JobQuery(), NOW).rows}
+    rows = {row.job.name: row for row in jobs_view(jobs, JobQuery(), NOW).rows}
 
-    assert {name: row.ran for name, row in rows.items()} == {
+    assert {name: not row.job.only_waited for name, row in rows.items()} == {
         "Created": False,
         "Running": True,
         "Succeeded": True,

@@ -37,7 +37,7 @@ def test_the_list_shows_the_newest_version() -> None:
     view = models_view([(KEY, model(version("2"), version("1")))], NOW)
 
     (row,) = view.rows
-    assert (row.version, row.versions, row.size, row.age) == ("2", 2, "2.0 KiB", 30)
+    assert (row.newest.version, row.versions, row.size, row.age) == ("2", 2, "2.0 KiB", 30)
     assert row.job_has_page
 
 

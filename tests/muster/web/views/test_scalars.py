@@ -7,31 +7,31 @@ import json
 import msgspec
 import pytest
 
-from muster.web.cluster import tensorboard
+from muster.web.cluster import curves
 
 
 def test_losses_come_first_and_the_number_of_series_is_bounded() -> None:
     tags = {"run": {f"tag-{n:03}": {"description": "<b>"} for n in range(100)} | {"eval/Loss": {}}}
-    rows = tensorboard.series(json.dumps(tags).encode())
+    rows = curves.series(json.dumps(tags).encode())
 
     assert rows[0] == ("eval/Loss", "run")
-    assert len(rows) == tensorboard.MAX_SERIES
+    assert len(rows) == curves.MAX_SERIES
 
 
 def test_numbers_that_a_chart_cannot_show_are_gaps() -> None:
     body = b'[[1, 0, 0.5], [1, 1, "NaN"], [1, 2, "Infinity"], [1, "x", 1], [1, 3, null], [1, 4, 2]]'
 
-    assert tensorboard.points(body) == {0: 0.5, 1: None, 2: None, 3: None, 4: 2.0}
+    assert curves.points(body) == {0: 0.5, 1: None, 2: None, 3: None, 4: 2.0}
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b"[[1]]", b'[["a", {}, 1]]', b"", b"[" * 5000])
 def test_answers_that_make_no_sense_are_errors_of_one_kind(body: bytes) -> None:
     with pytest.raises((msgspec.MsgspecError, RecursionError)):
-        tensorboard.points(body)
+        curves.points(body)
 
 
 def test_runs_of_a_tag_share_their_steps() -> None:
-    charts = tensorboard.charts(
+    charts = curves.charts(
         {("loss", "a"): {0: 1.0, 2: 0.5}, ("loss", "b"): {1: 2.0}, ("lr", "a"): {0: 0.1}}
     )
 

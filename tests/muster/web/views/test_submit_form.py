@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.errors import MusterError, NotFound, UsageError
+from kubekit.errors import MusterError, UsageError
+from kubekit.request_errors import NotFound
 from muster.jobs.build import job_manifest
 from muster.jobs.build.flags import BY_TYPE, GROUPS, Site, flags_of
 from muster.web.views.submit_form import Defaults, FieldError, SubmitForm, field_of, job_form

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.web.cluster.usage_history import MAX_CURVES, Used, usage_sample
+from muster.web.cluster.curves import MAX_CURVES, Used, usage_sample
 
 
 def test_few_pods_have_a_curve_each_and_only_measured_resources_are_there() -> None:

@@ -78,7 +78,7 @@ class _OpenHow(ctypes.Structure):
     )
 
 
-# A function of its own, with types: a container's root needs about a hundred of these calls.
+# A separate function with types: a container's root needs about a hundred of these calls.
 _openat2 = _libc["syscall"]
 _openat2.argtypes = (
     ctypes.c_long,

@@ -16,13 +16,21 @@ A step is a list whose first item is the operation; paths are paths in the new r
     ["proc" | "sys" | "pts", path] the kernel's file systems, for these namespaces
 
 The shim does this in the container's own mount namespace, so no mount is left when the container
-ends. Other containers of the pod may change its volumes meanwhile, so every path is resolved in the
-new root (`beneath`).
+ends. Other containers of the pod may change its volumes in between, so every path is resolved in
+the new root (`beneath`).
 
 Some file systems are shared by the containers of a pod: /proc, /dev/shm and the volumes in memory.
 `pause` mounts them in the pod's mount namespace, which has little else, and each container gets
 copies of these mounts. So no process that programs of the pod can see is in a mount namespace that
 shows the cluster's state.
+
+The plan already leaves hidden directories of the host out. `hide` is the last step, and it does not
+trust the plan: it asks the kernel which file system, and which directory of it, every mount of the
+new root shows. A hidden directory has a place of this kind too. So neither links, nor other names
+of a directory, nor races while the root was built matter. Then:
+- a mount that shows a directory around a hidden one gets an empty file system over that place;
+- a mount of a hidden directory itself, or of something in it, is covered whole, unless it is one of
+  the `own` directories inside it: the pod's volumes, its image, the interpreter.
 """
 
 from __future__ import annotations
@@ -31,15 +39,16 @@ import contextlib
 import errno
 import os
 import stat
-from typing import Any
+from typing import Any, NamedTuple
 
-from localkube.node.standalone.linux import beneath, hiding, kernel
+from localkube.node.standalone.linux import beneath, kernel
 
 Step = list[Any]
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PROGRAMS = ("/bin", "/lib", "/lib32", "/lib64", "/usr", "/nix", "/gnu")
 """Where `sleep` and its libraries are."""
 _RESTRICTED = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def share(folder: str, tmpfs: list[tuple[str, str]], hidden: list[str]) -> None:
@@ -66,7 +75,7 @@ def share(folder: str, tmpfs: list[tuple[str, str]], hidden: list[str]) -> None:
             kernel.mount(path, folder + path, flags=kernel.MS_BIND | kernel.MS_REC)
             with _Opened(os.open(folder + path, os.O_PATH | os.O_CLOEXEC)) as mounted:
                 kernel.make_read_only(mounted)
-    hiding.hide(folder, hidden, [])
+    hide(folder, hidden, [])
     flags = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | _RESTRICTED
     kernel.mount("none", folder, flags=flags)
 
@@ -99,7 +108,7 @@ def build(
     # A bind mount on itself: pivot_root accepts only a mount point.
     kernel.mount(root, root, flags=kernel.MS_BIND)
     _run_steps(root, steps, proc, hidden)
-    hiding.hide(root, hidden, own)
+    hide(root, hidden, own)
     kernel.pivot_root(root)
     return ours
 
@@ -187,7 +196,7 @@ class _Builder:
     def changeable(self, source: str, path: str) -> None:
         # An overlay shows its lower directory without the mounts in it, so it would show what they
         # hide; and `hiding` cannot tell which directory of the host an overlay shows.
-        if hiding.is_near(source, self._hidden) or not self._overlay(source, path):
+        if is_near(source, self._hidden) or not self._overlay(source, path):
             self.bind(source, path, True)
 
     def _overlay(self, source: str, path: str) -> bool:
@@ -283,3 +292,105 @@ def _beneath(folder: int, sub: str) -> int:
 
 def _path(fd: int) -> str:
     return f"/proc/self/fd/{fd}"
+
+
+def hide(root: str, hidden: list[str], own: list[str]) -> None:
+    """Cover every hidden directory that a mount at or below `root` shows."""
+    mounts = read_mounts()
+    places = [place for path in hidden if (place := _place(path, mounts))]
+    exceptions = [place for path in own if (place := _place(path, mounts))]
+    inside = [m for m in mounts.values() if m.path == root or m.path.startswith(f"{root}/")]
+    for mount in inside:
+        for place in places:
+            if place.contains(mount.shown):
+                allowed = (e for e in exceptions if e != place and place.contains(e))
+                if not any(e.contains(mount.shown) for e in allowed):
+                    _cover(mount, mount.path)
+            elif mount.shown.contains(place):
+                below = place.path[len(mount.shown.path) :]
+                _cover(mount, mount.path + below)
+
+
+class Place(NamedTuple):
+    """A directory by its file system and its path there, which is empty for its root."""
+
+    device: str
+    path: str
+
+    def contains(self, other: Place) -> bool:
+        if self.device != other.device or not other.path.startswith(self.path):
+            return False
+        return other.path[len(self.path) :][:1] in ("", "/")
+
+
+class MountPoint(NamedTuple):
+    number: int
+    shown: Place
+    path: str
+
+
+def is_near(path: str, hidden: list[str]) -> bool:
+    """Whether a directory of the host is around, in, or the same as a hidden one."""
+    mounts = read_mounts()
+    place = _place(path, mounts)
+    places = [each for name in hidden if (each := _place(name, mounts))]
+    return place is None or any(place.contains(each) or each.contains(place) for each in places)
+
+
+def read_mounts() -> dict[int, MountPoint]:
+    """All mounts of this mount namespace, by number."""
+    mounts = {}
+    with open("/proc/self/mountinfo", "rb") as file:
+        text = os.fsdecode(file.read())
+    for line in text[:-1].split("\n"):  # a path may contain any other end of a line
+        number, _, device, shown, path, _ = line.split(" ", 5)
+        place = Place(device, _unescaped(shown).rstrip("/"))
+        mounts[int(number)] = MountPoint(int(number), place, _unescaped(path))
+    return mounts
+
+
+def _place(path: str, mounts: dict[int, MountPoint]) -> Place | None:
+    """The place of a path on the host; None if it does not exist."""
+    path = os.path.realpath(path)
+    try:
+        fd = os.open(path, _FLAGS)
+    except OSError:
+        return None
+    try:
+        mount = mounts[_mount_number(fd)]
+    finally:
+        os.close(fd)
+    below = path[len(mount.path.rstrip("/")) :]
+    return Place(mount.shown.device, mount.shown.path + below.rstrip("/"))
+
+
+def _cover(mount: MountPoint, path: str) -> None:
+    """Mount an empty directory or file over a path, unless another mount covers it already."""
+    try:
+        fd = os.open(path, _FLAGS)
+    except FileNotFoundError:  # the mount that covers it lacks the path
+        return
+    try:
+        if _mount_number(fd) != mount.number:
+            return
+        target = f"/proc/self/fd/{fd}"
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            kernel.mount("muster", target, "tmpfs", kernel.MS_RDONLY, "size=0,mode=755")
+        else:
+            kernel.mount("/dev/null", target, flags=kernel.MS_BIND)
+    finally:
+        os.close(fd)
+
+
+def _mount_number(fd: int) -> int:
+    """The number of the mount that an open file is in."""
+    with open(f"/proc/self/fdinfo/{fd}", "rb", buffering=0) as file:
+        return int(file.read(1024).partition(b"mnt_id:")[2].split()[0])
+
+
+def _unescaped(text: str) -> str:
+    """Spaces and other separators are octal numbers in this file."""
+    if "\\" not in text:
+        return text
+    octal = os.fsencode(text).decode("unicode_escape")
+    return os.fsdecode(octal.encode("latin-1"))

@@ -1,8 +1,12 @@
-"""Messages to the kernel's packet filter: tables, chains, rules and the expressions of rules.
+"""The kernel's packet filter: the rules of the pods' bridge, and how to write such rules.
 
-They are written by hand because a machine may have no `nft` program. Changes come in a batch that
-the kernel applies as a whole or not at all. A rule is a list of expressions: they load a field into
-a register, compare it, and end with a verdict. Numbers are in network byte order; those of
+Other hosts reach neither pods nor this machine's address on the bridge, other users of the machine
+reach neither pods nor services, and packets of pods leave with the machine's address (NAT). The
+rules of services are in `network/service_rules.py`.
+
+Messages are written by hand because a machine may have no `nft` program. Changes come in a batch
+that the kernel applies as a whole or not at all. A rule is a list of expressions: they load a field
+into a register, compare it, and end with a verdict. Numbers are in network byte order; those of
 attributes are in <linux/netfilter/nf_tables.h>.
 """
 
@@ -30,6 +34,7 @@ from localkube.node.standalone.linux.netlink import (
 
 if TYPE_CHECKING:
     import ipaddress
+    from collections.abc import Iterable
 
 PROTOCOL = 12
 """Of netlink sockets for the packet filter."""
@@ -45,11 +50,9 @@ CONNECTION_STATE, CONNECTION_STATUS = 0, 2
 EQUAL, DIFFERENT = 0, 1
 NETWORK_HEADER, TRANSPORT_HEADER = 1, 2
 DROP, _JUMP = 0, -3
-
 Change = tuple[int, int, bytes]
 """The number, the flags and the body of a message."""
 Expressions = tuple[bytes, ...]
-
 _BEGIN, _END = 0x10, 0x11
 _NEW_TABLE, _DEL_TABLE, _NEW_CHAIN, _GET_CHAIN, _NEW_RULE = 0, 2, 3, 4, 6
 _CHAIN_TABLE, _CHAIN_HOOK, _CHAIN_POLICY, _HOOK_NUMBER = 1, 4, 5, 1
@@ -60,6 +63,83 @@ _NAME_SIZE = 16
 _ICMP, _TCP_RESET, _PORT_UNREACHABLE = 0, 1, 3
 _MAX_BATCH = 150_000
 """Bytes of one batch; the kernel's buffer for a message has at least 200,000."""
+_ESTABLISHED, _RELATED = 2, 4
+
+
+def write_bridge_table(
+    subnet: ipaddress.IPv4Network, bridge: str, *, masquerade: bool = True
+) -> None:
+    """Write the table of a bridge, which is named as it; an older one is replaced.
+
+    Packets for the subnet that come by another link are dropped. With `masquerade`, packets from
+    the subnet that leave by another link get that link's address.
+    """
+    chains = [base_chain(bridge, "prerouting", "filter", PRE_ROUTING, RAW)]
+    rules = [rule(bridge, "prerouting", *from_outside(subnet, bridge))]
+    if masquerade:
+        chains.append(base_chain(bridge, "postrouting", "nat", POST_ROUTING, SOURCE_NAT))
+        rules.append(rule(bridge, "postrouting", *_to_outside(subnet, bridge)))
+    with connect() as kernel:
+        apply([*new_table(bridge), *chains, *rules], kernel)
+
+
+def write_users_table(
+    table: str, subnets: Iterable[ipaddress.IPv4Network], users: Iterable[int]
+) -> None:
+    """Write a separate table that refuses new connections of other users to these subnets.
+
+    What a server of any user answers to a pod is part of the pod's connection and passes, and so do
+    the packets of pods, which this machine forwards and does not send. The chain is before the
+    addresses of services are translated.
+    """
+    changes = [
+        *new_table(table),
+        base_chain(table, "output", "filter", LOCAL_OUT, MANGLE),
+    ]
+    others = (
+        meta(SOCKET_USER),
+        *(compare(DIFFERENT, struct.pack("=I", user)) for user in users),
+    )
+    new = connection(CONNECTION_STATE, _ESTABLISHED | _RELATED, 0)
+    tcp = socket.IPPROTO_TCP
+    for subnet in subnets:
+        matches = (*in_subnet(DESTINATION, subnet), *others, *new)
+        changes += [
+            rule(table, "output", *matches, *transport(tcp), reject(tcp)),
+            rule(table, "output", *matches, reject()),
+        ]
+    with connect() as kernel:
+        apply(changes, kernel)
+
+
+def remove_table(table: str) -> None:
+    """Remove the table, if it exists."""
+    with connect() as kernel:
+        apply(without_table(table), kernel)
+
+
+def from_outside(subnet: ipaddress.IPv4Network, bridge: str) -> Expressions:
+    """Drop what other hosts send to pods, or to this machine's address on the bridge.
+
+    No packet that pods wait for is dropped. An answer to a pod comes to the machine's own address,
+    and this rule is before NAT writes the pod's address into it. Traffic between this machine and
+    pods comes by the bridge, and its traffic with itself by the loopback link.
+    """
+    return (
+        *in_subnet(DESTINATION, subnet),
+        *link(IN_NAME, DIFFERENT, bridge),
+        *link(IN_NAME, DIFFERENT, "lo"),
+        verdict(DROP),
+    )
+
+
+def _to_outside(subnet: ipaddress.IPv4Network, bridge: str) -> Expressions:
+    """Give packets of pods the address of the link by which they leave the machine."""
+    return (
+        *in_subnet(SOURCE, subnet),
+        *link(OUT_NAME, DIFFERENT, bridge),
+        expression("masq", b""),
+    )
 
 
 def connect() -> socket.socket:
@@ -120,8 +200,6 @@ def forwarding_is_dropped(kernel: socket.socket) -> str:
 
 
 # -- tables, chains, rules -----------------------------------------------------------------------
-
-
 def new_table(name: str) -> list[Change]:
     """An empty table; an older one of this name is replaced."""
     table = (_NEW_TABLE, CREATE, text(1, name))
@@ -152,8 +230,6 @@ def rule(table: str, chain_name: str, *expressions: bytes) -> Change:
 
 
 # -- expressions ---------------------------------------------------------------------------------
-
-
 def in_subnet(offset: int, subnet: ipaddress.IPv4Network) -> Expressions:
     """An address of the packet is in the subnet."""
     mask, address = subnet.netmask.packed, subnet.network_address.packed

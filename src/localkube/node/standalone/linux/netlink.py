@@ -83,7 +83,7 @@ class Netlink:
         return networks
 
     def add_bridge(self, name: str) -> None:
-        # Without an address of its own, a bridge takes the lowest one of its ports. Then a new port
+        # Without its own address, a bridge takes the lowest one of its ports. Then a new port
         # could change it, and hosts that remember the former address would send to nobody.
         own = b"\x02" + os.urandom(5)  # 02: locally administered, of one host
         address = attribute(_IFLA_ADDRESS, own)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from localkube.node.runtime.processes import _SOURCE
-from localkube.node.standalone.linux import hiding
+from localkube.node.standalone.linux import mounts
 from tests.localkube.node.local_node import needs_namespaces
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 SCRIPT = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
-from localkube.node.standalone.linux import hiding, kernel
+from localkube.node.standalone.linux import kernel, mounts
 
 folder = sys.argv[2]
 os.chdir(folder)
@@ -32,7 +32,7 @@ for number, source in enumerate(sys.argv[3:]):
     kernel.mount(source, target, flags=kernel.MS_BIND | kernel.MS_REC)
 hidden = [f"{folder}/my state", f"{folder}/my state/data", f"{folder}/link", f"{folder}/missing"]
 own = [f"{folder}/my state/own", f"{folder}/my state", folder]
-hiding.hide(f"{folder}/root", hidden, own)
+mounts.hide(f"{folder}/root", hidden, own)
 shown = {}
 for number, source in enumerate(sys.argv[3:]):
     shown[source] = sorted(n for _, _, names in os.walk(f"root/{number}") for n in names)
@@ -100,4 +100,4 @@ def test_directories_around_and_inside_a_hidden_one_are_near_it(tmp_path: Path) 
 
 
 def is_near(folder: Path, name: str, hidden: list[str]) -> bool:
-    return hiding.is_near(str(folder / name), hidden)
+    return mounts.is_near(str(folder / name), hidden)

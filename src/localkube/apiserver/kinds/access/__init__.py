@@ -1,1 +1,0 @@
-"""Who may do what: roles, bindings and service accounts."""

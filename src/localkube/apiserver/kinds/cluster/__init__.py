@@ -1,1 +1,0 @@
-"""The cluster itself: nodes, namespaces, leases, events."""

@@ -1,0 +1,153 @@
+"""ConfigMap and Secret: checks of keys, size and immutability; a secret's types; columns."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from localkube.apiserver.api_errors import (
+    Causes,
+    forbidden_field,
+    invalid_value,
+    required,
+    too_long,
+)
+from localkube.apiserver.kinds.field_rules import ensure_map, fill
+from localkube.apiserver.resource import Checks, Completion, QuotaRules, Resource, Strategy, Table
+from localkube.apiserver.views.cells import AGE, NAME, fields, text_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from kubekit.objects.meta import Raw
+
+
+# -- ConfigMap -----------------------------------------------------------------------------------
+
+_MAX_SIZE = 1024 * 1024  # Kubernetes' limit, a little below the largest value of etcd
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',"
+    "  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_IMMUTABLE = "field is immutable when `immutable` is set"
+
+
+def _check_config_map(config: Raw) -> Causes:
+    data, binary = config.get("data") or {}, config.get("binaryData") or {}
+    for key in data:
+        yield from _check_key(key, "data")
+        if key in binary:
+            yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+    for key in binary:
+        yield from _check_key(key, "binaryData")
+    yield from _check_size("[]", [*data.values(), *binary.values()])
+
+
+def _check_key(key: str, field: str) -> Causes:
+    """The cause for an invalid key of the data in `field`."""
+    path = f"{field}[{key}]"
+    if len(key) > 253:
+        yield invalid_value(path, key, "must be no more than 253 characters")
+    elif not _KEY.fullmatch(key):
+        yield invalid_value(path, key, _KEY_RULE)
+    elif key in (".", ".."):
+        yield invalid_value(path, key, f"must not be '{key}'")
+    elif key.startswith(".."):
+        yield invalid_value(path, key, "must not start with '..'")
+
+
+def _check_size(field: str, values: Iterable[str]) -> Causes:
+    """The cause for more data than an object may hold."""
+    if sum(len(value) for value in values) > _MAX_SIZE:
+        yield too_long(field, _MAX_SIZE)
+
+
+def _check_immutable(new: Raw, old: Raw) -> Causes:
+    """The causes for changes of a config map or secret that was made immutable."""
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield forbidden_field("immutable", _IMMUTABLE)
+    for name in ("data", "binaryData"):
+        if (new.get(name) or {}) != (old.get(name) or {}):
+            yield forbidden_field(name, _IMMUTABLE)
+
+
+def _count(config: Raw, now: datetime) -> int:
+    return len(fields(config, "data")) + len(fields(config, "binaryData"))
+
+
+CONFIG_MAPS = Resource(
+    "", "v1", "configmaps", "ConfigMap", short=("cm",),
+    strategy=Strategy(
+        checks=Checks(always=_check_config_map, update=_check_immutable),
+        quota=QuotaRules(counted_as="configmaps"),
+        table=Table(NAME | {"Data": _count} | AGE),
+    ),
+)  # fmt: skip
+
+
+# -- Secret --------------------------------------------------------------------------------------
+
+_REQUIRED_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+_LOGIN = ("username", "password")
+_ACCOUNT = "kubernetes.io/service-account.name"
+_REDACTED = "<secret contents redacted>"
+
+
+def _defaults(secret: Raw) -> None:
+    """Encode `stringData` into `data`: the field is write-only, so that people need no base64."""
+    fill(secret, type="Opaque")
+    for key, text in (secret.pop("stringData", None) or {}).items():
+        ensure_map(secret, "data")[key] = base64.b64encode(text.encode()).decode()
+
+
+def _check_secret(secret: Raw) -> Causes:
+    data, type_ = secret.get("data") or {}, str(secret.get("type") or "")
+    for key in data:
+        yield from _check_key(key, "data")
+    yield from _check_size("data", data.values())
+    missing = [key for key in _REQUIRED_KEYS.get(type_, ()) if key not in data]
+    if type_ == "kubernetes.io/basic-auth" and not any(key in data for key in _LOGIN):
+        missing = list(_LOGIN)
+    yield from (required(f"data[{key}]") for key in missing)
+    if type_.startswith("kubernetes.io/dockerc"):
+        for key in _REQUIRED_KEYS.get(type_, ()):
+            if key in data and not _is_json(data[key]):
+                path = f"data[{key}]"
+                yield invalid_value(path, _REDACTED, "invalid character in JSON")
+    annotations = secret["metadata"].get("annotations") or {}
+    if type_ == "kubernetes.io/service-account-token" and not annotations.get(_ACCOUNT):
+        yield required(f"metadata.annotations[{_ACCOUNT}]")
+
+
+def _is_json(encoded: str) -> bool:
+    try:
+        msgspec.json.decode(base64.b64decode(encoded))
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return False
+    return True
+
+
+SECRETS = Resource(
+    "", "v1", "secrets", "Secret", fields=("type",),
+    strategy=Strategy(
+        completion=Completion(defaults=_defaults),
+        checks=Checks(always=_check_secret, immutable=("type",), update=_check_immutable),
+        quota=QuotaRules(counted_as="secrets"),
+        table=Table(NAME | {
+            "Type": text_at("type"),
+            "Data": lambda secret, now: len(fields(secret, "data")),
+        } | AGE),
+    ),
+)  # fmt: skip

@@ -1,1 +1,0 @@
-"""Custom resource definitions, their schemas, and the resources that they add."""

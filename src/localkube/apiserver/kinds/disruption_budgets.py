@@ -1,0 +1,144 @@
+"""PodDisruptionBudget: checks, columns, and the evictions that it allows.
+
+The controller of budgets counts pods and writes `disruptionsAllowed`. An eviction takes one of them
+before the pod is deleted, so that evictions in parallel never take more than there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localkube.apiserver import codec
+from localkube.apiserver.api_errors import Cause, Causes, invalid_value, too_many
+from localkube.apiserver.codec import selector_matches
+from localkube.apiserver.kinds.field_rules import fill, int_or_percent_problem
+from localkube.apiserver.resource import STATUS, Checks, Completion, Resource, Strategy, Table
+from localkube.apiserver.views import cells
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kubekit.objects.meta import Raw
+    from localkube.apiserver.store.collection import ObjectReader
+
+_SIDES = ("minAvailable", "maxUnavailable")
+_ALLOWED = "DisruptionAllowed"
+_REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+
+
+def _defaults(budget: Raw) -> None:
+    fill(budget, status=dict.fromkeys(_COUNTS, 0))
+
+
+def _check(budget: Raw) -> Causes:
+    spec: Raw = budget.get("spec") or {}
+    sides = [side for side in _SIDES if spec.get(side) is not None]
+    if len(sides) == 2:
+        detail = "minAvailable and maxUnavailable cannot be both set"
+        yield invalid_value("spec", codec.dump(spec).decode(), detail)
+        return
+    for side in sides:
+        if problem := int_or_percent_problem(spec[side]):
+            yield invalid_value(f"spec.{side}", spec[side], problem)
+
+
+def protecting(store: ObjectReader, pod: Raw) -> list[Raw]:
+    """The budgets that select a pod."""
+    namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
+    entries = store.scan(f"{PDBS.collection}/{namespace}/")
+    budgets = (codec.decode(entry.value) for entry in entries)
+    return [budget for budget in budgets if _selects(budget, labels)]
+
+
+def costs_nothing(budget: Raw, pod: Raw) -> bool:
+    """Whether the budget lets the pod be evicted because it is not healthy anyway."""
+    if cells.condition_is_true(pod, "Ready"):
+        return False
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget["status"]
+    return int(status["currentHealthy"]) >= int(status["desiredHealthy"]) > 0
+
+
+def take_disruption(budget: Raw, pod: str, now: str) -> None:
+    """Count the eviction of a pod in a budget's status, in place; raise 429 if none is left.
+
+    The pod stays in `disruptedPods` until the controller of budgets sees it being deleted: until
+    then it counts as unhealthy.
+    """
+    name, status = budget["metadata"]["name"], budget["status"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        why = f"The disruption budget {name} is still being processed by the server."
+        raise too_many(_REFUSED, _because(why), retry_after=10)
+    if status["disruptionsAllowed"] <= 0:
+        raise too_many(_REFUSED, _because(_why_none_is_left(budget)))
+    status["disruptionsAllowed"] -= 1
+    if status["disruptionsAllowed"] == 0:
+        _forbid_disruptions(budget, now)
+    status["disruptedPods"] = (status.get("disruptedPods") or {}) | {pod: now}
+
+
+def _why_none_is_left(budget: Raw) -> str:
+    name, status = budget["metadata"]["name"], budget["status"]
+    for condition in cells.conditions(budget, _ALLOWED):
+        if condition.get("status") == "False" and condition.get("reason") == "SyncFailed":
+            return (
+                f"The disruption budget {name} does not allow evicting pods currently because it"
+                f" failed sync: {condition.get('message')}"
+            )
+    healthy, required = status["currentHealthy"], status["desiredHealthy"]
+    if healthy > required:  # other evictions took the difference
+        return f"The disruption budget {name} does not allow evicting pods currently"
+    return f"The disruption budget {name} needs {required} healthy pods and has {healthy} currently"
+
+
+def _forbid_disruptions(budget: Raw, now: str) -> None:
+    """Write, in place, the condition of a budget that allows no further eviction."""
+    conditions: list[Raw] = budget["status"].setdefault("conditions", [])
+    condition = next((c for c in conditions if c.get("type") == _ALLOWED), None)
+    if condition is None:
+        conditions.append(condition := {"type": _ALLOWED})
+    if condition.get("status") != "False":
+        condition["lastTransitionTime"] = now
+    condition |= {
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "observedGeneration": budget["status"]["observedGeneration"],
+    }
+
+
+def _because(message: str) -> Cause:
+    return Cause("", "DisruptionBudget", message)
+
+
+def _selects(budget: Raw, labels: dict[str, str]) -> bool:
+    selector = (budget.get("spec") or {}).get("selector")
+    return selector is not None and selector_matches(selector, labels)
+
+
+def _bound(side: str) -> cells.Cell:
+    """The column of a number or percentage that may be missing."""
+
+    def cell(budget: Raw, now: datetime) -> str:
+        amount = codec.at(budget, f"spec.{side}")
+        return "N/A" if amount is None else str(amount)
+
+    return cell
+
+
+PDBS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short=("pdb",),
+    subresources=STATUS,
+    strategy=Strategy(
+        completion=Completion(defaults=_defaults),
+        checks=Checks(always=_check),
+        generation="spec",
+        table=Table(cells.NAME | {
+            "Min Available": _bound("minAvailable"),
+            "Max Unavailable": _bound("maxUnavailable"),
+            "Allowed Disruptions": cells.number_at("status.disruptionsAllowed"),
+        } | cells.AGE),
+    ),
+)  # fmt: skip

@@ -1,0 +1,124 @@
+"""The pod template of workloads and the selector of its pods; the kind PodTemplate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localkube.apiserver.admission import names
+from localkube.apiserver.api_errors import (
+    Causes,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+)
+from localkube.apiserver.codec import selector_matches
+from localkube.apiserver.kinds import pod_spec
+from localkube.apiserver.kinds.field_rules import ensure_map
+from localkube.apiserver.resource import (
+    Checks,
+    Completion,
+    DeletionRules,
+    Resource,
+    Strategy,
+    Table,
+)
+from localkube.apiserver.views.cells import NAME, NONE, Cell, fields, pairs, rows, text, words
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kubekit.objects.meta import Raw
+
+_EXPRESSIONS = {
+    "In": "{0} in ({1})",
+    "NotIn": "{0} notin ({1})",
+    "Exists": "{0}",
+    "DoesNotExist": "!{0}",
+}
+
+
+def complete_template(spec: Raw) -> None:
+    """Fill in the defaults of the template in a spec or another object, in place."""
+    template = ensure_map(spec, "template")
+    ensure_map(template, "metadata")
+    pod_spec.complete_spec(ensure_map(template, "spec"))
+
+
+def check_template(spec: Raw) -> Causes:
+    """The causes for an invalid template of pods that always restart."""
+    path, template = "spec.template.spec", spec["template"]["spec"]
+    yield from pod_spec.check_pod_spec(template, path)
+    if template.get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        yield forbidden_field(f"{path}.ephemeralContainers", detail)
+    if template["restartPolicy"] != "Always":
+        restart = template["restartPolicy"]
+        yield not_supported(f"{path}.restartPolicy", restart, ("Always",))
+
+
+def check_selector(spec: Raw, kind: str, no_labels: Raw | None) -> Causes:
+    """The causes for a selector of this kind that is empty or does not match the template."""
+    selector = spec.get("selector")
+    if selector is not None and not any(map(selector.get, ("matchLabels", "matchExpressions"))):
+        yield invalid_value("spec.selector", selector, f"empty selector is invalid for {kind}")
+    else:
+        yield from check_template_labels(spec, no_labels)
+
+
+def check_template_labels(spec: Raw, no_labels: Raw | None) -> Causes:
+    """The cause for labels that the selector does not match; `no_labels` is shown for none."""
+    labels = spec["template"]["metadata"].get("labels")
+    if not spec.get("selector") or not selector_matches(spec["selector"], labels or {}):
+        detail = "`selector` does not match template `labels`"
+        shown = no_labels if labels is None else labels
+        yield invalid_value("spec.template.metadata.labels", shown, detail)
+
+
+def _of_containers(field: str, template: str = "spec.template") -> Cell:
+    """The column of a field of all containers."""
+    path = f"{template}.spec.containers"
+    return lambda obj, now: ",".join(text(container, field) for container in rows(obj, path))
+
+
+def _selector(obj: Raw, now: datetime) -> str:
+    """Labels and expressions, sorted by key."""
+    selector = fields(obj, "spec.selector")
+    terms = [(key, f"{key}={value}") for key, value in fields(selector, "matchLabels").items()]
+    for row in rows(selector, "matchExpressions"):
+        key, values = text(row, "key"), ",".join(sorted(words(row, "values")))
+        terms.append((key, _EXPRESSIONS.get(text(row, "operator"), "{0}").format(key, values)))
+    return ",".join(shown for _, shown in sorted(terms, key=lambda term: term[0])) or NONE
+
+
+COLUMNS: dict[str, Cell] = {
+    "Containers+": _of_containers("name"),
+    "Images+": _of_containers("image"),
+    "Selector+": _selector,
+}
+"""The last columns of every kind that has a template."""
+
+
+def _check_kind(obj: Raw) -> Causes:
+    template = obj["template"]
+    labels = template["metadata"].get("labels") or {}
+    yield from names.check_labels(labels, "template.labels")
+    yield from pod_spec.check_pod_spec(template["spec"], "template.spec")
+    if template["spec"].get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        yield forbidden_field("template.spec.ephemeralContainers", detail)
+
+
+POD_TEMPLATES = Resource(
+    "", "v1", "podtemplates", "PodTemplate",
+    strategy=Strategy(
+        completion=Completion(defaults=complete_template),
+        checks=Checks(always=_check_kind),
+        deletion=DeletionRules(answer="object"),
+        generation="spec",
+        table=Table(NAME | {
+            "Containers": _of_containers("name", "template"),
+            "Images": _of_containers("image", "template"),
+            "Pod Labels": lambda obj, now: pairs(fields(obj, "template.metadata.labels")),
+        }),
+    ),
+)  # fmt: skip

@@ -1,1 +1,0 @@
-"""Pods: their spec, containers, resources and templates; groups, priority and runtime classes."""

@@ -1,1 +1,0 @@
-"""Limits within a namespace: limit ranges, quotas, disruption budgets, network policies."""

@@ -1,1 +1,0 @@
-"""Services, their addresses and ports, the endpoints behind them, and ingresses."""

@@ -1,1 +1,0 @@
-"""Configuration and storage: config maps, secrets, volumes, claims and their classes."""

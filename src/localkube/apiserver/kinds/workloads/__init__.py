@@ -1,1 +1,0 @@
-"""Kinds whose controllers create pods."""

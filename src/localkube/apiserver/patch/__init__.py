@@ -1,1 +1,0 @@
-"""Patches: merge, strategic merge, JSON patch."""

@@ -1,1 +1,0 @@
-"""Eviction of pods that use too much of the machine's disk."""

@@ -1,1 +1,0 @@
-"""Logs of jobs that outlive their pods: the archive on disk, its bound, and its cleaning."""

@@ -1,1 +1,0 @@
-"""Volumes of pods as directories on this machine."""
