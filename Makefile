@@ -49,7 +49,7 @@ endif
 
 # Two workers, a whole test file each: tests of one file share a cluster. As root every worker has a
 # network namespace of its own (tests/conftest.py).
-WORKERS := --numprocesses=2 --dist=loadfile
+WORKERS := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 test: install
 	$(BIN)/python -m pytest -m "not long and not kube" $(WORKERS) $(PYTEST_ARGS)

@@ -35,6 +35,9 @@ OTHERS = ("muster-cluster-", "muster-cp-", "muster-bench-", "muster-demo-", "mus
 # Whoever runs the tests works in the same home: only files that a job or a cluster may leave count.
 # Keras makes `~/.keras` in the home of whoever trains, as it does outside a cluster.
 IN_HOME = re.compile("muster|arena|kube|ssh|mpi|jax", re.IGNORECASE)
+# A cluster in a home without these makes them, empty, and removes them when it ends. The tests that
+# run in parallel have clusters too. tests/localkube/node/machine/test_teardown.py tests the removal.
+MADE_BY_CLUSTERS = (".kube", ".muster")
 SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwarding")
 
 
@@ -110,8 +113,19 @@ def _files() -> list[str]:
     own = [
         f"file {path}" for path in Path("/tmp").glob("muster*") if not path.name.startswith(OTHERS)
     ]
-    home = [f"file {path}" for path in Path.home().iterdir() if IN_HOME.search(path.name)]
+    home = [
+        f"file {path}"
+        for path in Path.home().iterdir()
+        if IN_HOME.search(path.name) and not _is_made_by_a_cluster(path)
+    ]
     return listed + own + home
+
+
+def _is_made_by_a_cluster(path: Path) -> bool:
+    try:
+        return path.name in MADE_BY_CLUSTERS and not any(path.iterdir())
+    except FileNotFoundError:  # its cluster has ended since the directory was listed
+        return True
 
 
 def _is_own(path: Path) -> bool:
