@@ -35,8 +35,8 @@ OTHERS = ("muster-cluster-", "muster-cp-", "muster-bench-", "muster-demo-", "mus
 # Whoever runs the tests works in the same home: only files that a job or a cluster may leave count.
 # Keras makes `~/.keras` in the home of whoever trains, as it does outside a cluster.
 IN_HOME = re.compile("muster|arena|kube|ssh|mpi|jax", re.IGNORECASE)
-# A cluster in a home without these makes them, empty, and removes them when it ends. The tests that
-# run in parallel have clusters too. tests/localkube/node/machine/test_teardown.py tests the removal.
+# A cluster in a home without these makes them, empty, and removes them when it ends, and tests that
+# run in parallel have clusters too. test_teardown.py of the node tests the removal.
 MADE_BY_CLUSTERS = (".kube", ".muster")
 SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwarding")
 
