@@ -134,6 +134,24 @@ def test_yaml_is_read_in_one_place() -> None:
     assert readers == ["src/kubekit/objects/yaml_reader.py"]
 
 
+DIGITS_READ_BY_HAND = {
+    "src/kubekit/objects/annotation_values.py": "its docstring",
+    "src/localkube/node/probes.py": "three bytes, in which only ASCII counts",
+    "src/localkube/node/runtime/pod_records.py": "names in the node's own folders",
+    "src/localkube/node/standalone/linux/kernel.py": "names in /proc",
+    "src/muster/client/logs/followed_log.py": "one byte, which is not read as a number",
+    "src/muster/jobs/view/units.py": "18 characters that an expression found",
+}
+
+
+def test_numbers_in_text_are_read_in_one_place() -> None:
+    """`int` raises for 5,000 digits, and `"²".isdigit()` is true: `read_integer` knows both."""
+    by_hand = re.compile(r"\.is(?:digit|decimal|numeric)\b")
+    readers = {relative(p) for p in SOURCES if by_hand.search(p.read_text())}
+
+    assert readers == set(DIGITS_READ_BY_HAND)
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """At run time: neither imports of types nor those inside functions count."""
     modules = {module_name(path): path for path in SOURCES}

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.events import EventText
+from kubekit.objects.quantity import MAX_INT64
 from kubekit.objects.selectors import InvalidSelector, Requirement, Selector
 from localkube.controllers import workloads
 from localkube.controllers.controller_revisions import HASH, by_number
@@ -146,14 +148,12 @@ def _rows_match(rows: Iterable[SelectorRequirement], values: dict[str, str]) -> 
 # The API server counts the templates of a set in the annotation; its pods carry the count.
 _GENERATION = "deprecated.daemonset.template.generation"
 POD_GENERATION = "pod-template-generation"
-_LONGEST = 63
-"""Characters of the value of a label."""
 
 
 def template_generation(daemon_set: DaemonSet) -> str:
     """The number of the set's template; empty if the set has none."""
     text = daemon_set.metadata.annotations.get(_GENERATION, "")
-    return text if text.isascii() and text.isdigit() and len(text) < _LONGEST else ""
+    return "" if read_integer(text, most=MAX_INT64) is None else text
 
 
 def is_updated(daemon_set: DaemonSet, revision_hash: str, pod: Pod) -> bool:

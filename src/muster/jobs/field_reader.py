@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kubekit.objects.annotation_values import read_integer
 from muster.contract import job_fields
 from muster.contract.job_fields import InvalidJob
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
@@ -116,7 +117,7 @@ class Section:
             return None
         if isinstance(value, bool) or not isinstance(value, int):  # in Python, True is an int
             digits = value.strip() if isinstance(value, str) else ""
-            quoted = digits.isdecimal()
+            quoted = read_integer(digits) is not None
             hint = f"write {digits} without quotes" if quoted else "write a number such as 1"
             raise self._wrong_type(name, "a whole number", hint)
         if value < 0:

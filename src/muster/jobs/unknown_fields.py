@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubekit import schemas
+from kubekit.objects.annotation_values import read_integer
 from kubekit.schemas import Schema
 from muster.contract.job_fields import SPEC_FIELDS, InvalidJob
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
@@ -72,7 +73,7 @@ def declares(kind: str, steps: Sequence[str]) -> bool:
     schema: Schema | None = _known_fields(kind) if kind in SPEC_FIELDS else None
     for step in steps[:-1]:
         if schema is not None:
-            field = schema.items() if step.isdecimal() else schema.field(step)
+            field = schema.items() if read_integer(step) is not None else schema.field(step)
             schema = field or _in_other_case(step, schema)
     return schema is not None and steps[-1] in schema.properties
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
+from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.kinds import decoder_of
 from muster.contract.exported_models import Signature, Tensor
 
@@ -233,11 +234,11 @@ def _npy(name: str, head: bytes) -> Tensor:
 
 
 def _npy_dtype(code: str) -> str:
-    kind, size = code.lstrip("<>|=")[:1], code.lstrip("<>|=")[1:]
+    kind, size = code.lstrip("<>|=")[:1], read_integer(code.lstrip("<>|=")[1:])
     if kind == "b":
         return "bool"
-    if kind in _NPY_NAMES and size.isascii() and size.isdigit():
-        return f"{_NPY_NAMES[kind]}{int(size[:3]) * 8}"
+    if kind in _NPY_NAMES and size is not None:
+        return f"{_NPY_NAMES[kind]}{size * 8}"
     return text(code)
 
 

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.quantity import MAX_INT64
 from muster.contract import exported_models
 from muster.contract.exported_models import (
     MAX_ENTRIES,
@@ -377,7 +379,7 @@ def _numbered(entries: list[os.DirEntry[str]], prefix: str, unread: Unread) -> l
     rows = []
     for entry in entries[:MAX_ENTRIES]:
         name = entry.name
-        if not (name.isascii() and name.isdigit() and len(name) <= 18):
+        if read_integer(name, most=MAX_INT64) is None:
             continue
         with noting(unread, prefix + name):
             info = entry.stat(follow_symlinks=False)

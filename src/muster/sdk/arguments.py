@@ -123,7 +123,8 @@ def errors_in_python(kind: type[Submission]) -> Iterator[None]:
             return match[0]
         if value is None:
             return names[flag]
-        return f"{names[flag]}={value}" if value.isdecimal() else f'{names[flag]}="{value}"'
+        number = re.fullmatch("[0-9]+", value)
+        return f"{names[flag]}={value}" if number else f'{names[flag]}="{value}"'
 
     def in_python(text: str) -> str:
         return _FLAG.sub(argument, text)

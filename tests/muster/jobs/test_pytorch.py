@@ -91,7 +91,24 @@ def test_a_number_of_processes_or_a_word_of_torchrun_is_accepted(number: object)
 
 
 @pytest.mark.parametrize(
-    "number", ["foo", "-2", -2, "0", 0, "", "1.5", 1.5, True, {"a": 1}, "\u0663"], ids=repr
+    "number",
+    [
+        "foo",
+        "-2",
+        -2,
+        "0",
+        0,
+        "",
+        "1.5",
+        1.5,
+        True,
+        {"a": 1},
+        "\u0663",
+        "²",
+        10**30,
+        "0" * 5000 + "1",
+    ],
+    ids=lambda number: repr(number)[:20],
 )
 def test_any_other_number_of_processes_is_rejected(number: object) -> None:
     with pytest.raises(InvalidJob) as rejection:

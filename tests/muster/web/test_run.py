@@ -167,6 +167,8 @@ async def test_another_user_of_the_machine_gets_nothing_for_a_token_or_a_cookie(
         (0, "1000", {0, 1000}),
         (0, "", set()),
         (0, "x", set()),
+        (0, "²", set()),
+        (0, "9" * 5000, set()),
     ],
 )
 def test_the_owner_is_the_user_who_started_it(

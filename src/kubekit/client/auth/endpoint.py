@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,9 +83,7 @@ def _server_of_pod(environ: Mapping[str, str]) -> str:
 def is_loopback(host: str) -> bool:
     """Whether a host name or address is this machine's own."""
     # Without `ipaddress`, which every command would load for this.
-    return host in ("localhost", "::1") or (
-        host.startswith("127.") and host.replace(".", "").isdigit()
-    )
+    return host in ("localhost", "::1") or bool(re.fullmatch(r"127\.[0-9.]+", host))
 
 
 def _service_account(url: str, folder: Path) -> Endpoint:

@@ -133,10 +133,10 @@ def _deprecation(version: Raw, spec: Raw) -> str:
 
 def version_rank(version: str) -> tuple[int, ...]:
     """The order of versions in discovery: v2, v1, v1beta2, v1beta1, v1alpha1."""
-    stage = (
-        0 if version[1:].isdigit() else 1 if "beta" in version else 2 if "alpha" in version else 3
-    )
-    return (stage, *(-int(number) for number in re.findall(r"\d+", version)))
+    numbers = re.findall(r"[0-9]+", version)
+    whole = version[1:] in numbers
+    stage = 0 if whole else 1 if "beta" in version else 2 if "alpha" in version else 3
+    return (stage, *(-int(number) for number in numbers))
 
 
 # -- rules ---------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def requested(text: str, kind: str) -> Requested:
 
 def port_number(port: str) -> int:
     """The number of a port; 0 for a name, and for no port."""
-    if re.fullmatch("[a-z0-9-]*", port) and not port.isdigit():
+    if re.fullmatch("|[0-9-]*[a-z-][a-z0-9-]*", port):
         return 0
     number = read_integer(port, LAST_PORT)
     if not number:

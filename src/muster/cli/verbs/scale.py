@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubekit.errors import UsageError
+from kubekit.objects.annotation_values import read_integer
 from muster.cli.each_name import change_each_job
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
@@ -40,7 +41,7 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
       arena scale hello --workers 4
     """
     if words := click.get_current_context().args:
-        number = words[0] if words[0].isdecimal() else "N"
+        number = read_integer(words[0]) or "N"
         raise UsageError(
             f"unexpected {' '.join(words)} after the name of the job",
             hint=f"Did you mean --workers={number}?",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import UsageError, no_such
 from kubekit.objects import yaml_reader
+from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import object_name
 from muster.client import config_file
 from muster.client.manifests import reader
@@ -294,9 +295,10 @@ _FREE_NAMES = ("env", "label", "labels", "annotation", "annotations", "nodeSelec
 def _key(node: Any, step: str, path: str, *, known: bool) -> str | int:
     """The key or index of this step."""
     if isinstance(node, list):
-        if not step.isdecimal() or int(step) >= len(node):
+        index = read_integer(step)
+        if index is None or index >= len(node):
             raise UsageError(f"--set {path}: there are {len(node)} items; write [0] for the first")
-        return int(step)
+        return index
     if not isinstance(node, dict):
         raise UsageError(f"--set {path}: the value above it has no fields")
     if node.get(step) is None and not known:

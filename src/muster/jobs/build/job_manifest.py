@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from kubekit.errors import UsageError
+from kubekit.objects.annotation_values import read_integer
 from muster.contract import local_cluster_names
 from muster.contract.exported_models import MODEL_DIR
 from muster.contract.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
@@ -354,7 +355,5 @@ def _model(args: Submission) -> None:
 
 
 def _processes(text: str) -> None:
-    if text not in ("auto", "cpu", "gpu") and not (
-        text.isdecimal() and 0 < int(text) <= flag_values.MAX_INT32
-    ):
+    if text not in ("auto", "cpu", "gpu") and not read_integer(text):
         raise flag_values.wrong("--nproc-per-node", text, "Write auto, cpu, gpu or a number.")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import UsageError
+from kubekit.objects.annotation_values import read_integer
 from muster.contract.gang_dialects import MIN_LABEL
 from muster.jobs.build.job_manifest import REQUESTED, TOPOLOGY_SIZE
 from muster.jobs.build.pod_templates import WORKERS
@@ -48,7 +49,7 @@ class WrittenRole:
         main = next(iter(_containers(self.template, "containers")), {})
         limits = _mapping(_mapping(main.get("resources")).get("limits"))
         amounts = [str(limits[name]) for name in (NVIDIA_GPU, ALIYUN_GPU) if name in limits]
-        return sum(int(amount) for amount in amounts if amount.isdecimal())
+        return sum(read_integer(amount) or 0 for amount in amounts)
 
 
 def _about_single(roles: list[str]) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kubekit.objects.annotation_values import read_integer
 from muster.contract.job_fields import InvalidJob
 from muster.jobs.field_reader import MAX_INT32, Section
 
 if TYPE_CHECKING:
     from muster.jobs.job import Job
 
-_DIGITS = 10  # of the largest int32
 PROCESSES = ("auto", "cpu", "gpu")
 """Words for which torchrun counts the processes itself."""
 _MAX_PORT = 65535
@@ -46,8 +46,7 @@ def _check_processes(spec: Section) -> None:
     if value is None or value in PROCESSES:
         return
     written = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    number = written.lstrip("0") if written.isascii() and written.isdecimal() else ""
-    if not 0 < len(number) <= _DIGITS:
+    if not read_integer(written):
         hint = f"use {', '.join(PROCESSES)} or a number from 1"
         raise spec.error("nprocPerNode", f"{value!r} is unknown", hint)
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from kubekit.objects import meta
+from kubekit.objects.annotation_values import read_integer
 from muster.jobs import names, pod_status
 from muster.jobs.job_sentences import (
     LIMITS,
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from muster.jobs.job import Job, Replica
 
-_MAX_DIGITS = 10
-"""Longer numbers in the annotation are ignored: no deadline is centuries away."""
 _FIRST_DELAY, _MAX_DELAY = 10.0, 300.0
 _FORGET_AFTER = 600.0
 """Seconds without a failure after which earlier ones do not count."""
@@ -102,16 +101,15 @@ def seconds_to_deadline(job: Job, status: JobStatus, now: datetime) -> float | N
 
 def seconds_to_start(job: Job, status: JobStatus, now: datetime) -> float | None:
     """Seconds in which the job must start to run; None if it runs already or has no deadline."""
-    limit = job.annotations.get(names.STARTING_DEADLINE, "")
+    limit = read_integer(job.annotations.get(names.STARTING_DEADLINE, ""))
     start = status.start_time
-    # An annotation is free text: anything but a number is ignored.
-    if start is None or not limit.isdecimal() or len(limit) > _MAX_DIGITS:
+    if start is None or limit is None:
         return None
     running = status.condition("Running")
     since = running.transitioned_at if running else None
     if since is not None and since >= start:  # An older time is from before a suspension.
         return None
-    return int(limit) - (now - start).total_seconds()
+    return limit - (now - start).total_seconds()
 
 
 def seconds_to_deadlines(job: Job, status: JobStatus, now: datetime) -> list[float]:

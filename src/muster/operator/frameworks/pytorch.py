@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kubekit.objects.annotation_values import read_integer
 from muster.operator.build.pods import add_environment, append
 from muster.operator.frameworks.framework import Framework
 
@@ -50,7 +51,7 @@ def environment(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
 def _with_master(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
     per_node = str(job.spec.get("nprocPerNode") or "")
     # `auto`, `gpu` and `cpu` are known only on the node: torchrun then computes the world size.
-    processes = int(per_node) if per_node.isdigit() else 1
+    processes = read_integer(per_node) or 1
     address, port = hosts.short("Master", 0), str(hosts.port("Master", 0))
     rank = str(0 if replica.role == "Master" else replica.index + 1)
     # torchrun reads the PET_ variables; programs started without it read the others.

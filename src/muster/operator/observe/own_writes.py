@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.quantity import MAX_INT64
 from kubekit.watch.informer_cache import identity_of
 from muster.operator.decide.owned_objects import QUOTA_PAUSE
 
@@ -188,5 +190,5 @@ def _version(raw: Raw) -> int:
 
     Kubernetes calls it opaque, but etcd's revisions and the local server's are growing numbers.
     """
-    text = str(raw["metadata"].get("resourceVersion") or "0")
-    return int(text) if text.isdigit() else 0
+    text = str(raw["metadata"].get("resourceVersion") or "")
+    return read_integer(text, most=MAX_INT64) or 0

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from kubekit.errors import UsageError
+from kubekit.objects.annotation_values import read_integer
 from kubekit.request_errors import Forbidden, Unauthorized
 from muster.web.access import sign_in
 from muster.web.access.keys import SESSION_SECONDS, Keys, Sessions, Tokens
@@ -73,8 +74,7 @@ class Policy:
 def own_users() -> frozenset[int]:
     """Root and the user who starts the server, also by `sudo`; all users for root without sudo,
     whose browser may run as any of them."""
-    sudo = os.environ.get("SUDO_UID", "")
-    user = os.getuid() or (int(sudo) if sudo.isdecimal() else 0)
+    user = os.getuid() or read_integer(os.environ.get("SUDO_UID", ""), most=2**32 - 2)
     return frozenset((0, user)) if user else frozenset()
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from kubekit.errors import MusterError
+from kubekit.objects.annotation_values import read_integer
 from kubekit.request_errors import ApiError, NotFound
 from muster.jobs.job_state import SUSPENDED
 from muster.web.cluster.live_cluster import compute
@@ -107,4 +108,4 @@ def _file_part(chunk: LogChunk, choice: LogChoice, at_start: dict[str, bool]) ->
 
 
 def _attempt(text: str) -> int:
-    return -1 if text == "previous" else int(text[:6]) if text.isdecimal() else 0
+    return -1 if text == "previous" else read_integer(text) or 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kubekit.objects.annotation_values import read_integer
 from muster.jobs.job_state import STATES
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class JobQuery(msgspec.Struct, frozen=True):
             kind=variables.get("kind", ""),
             state=variables.get("state", ""),
             sort=sort if sort.removeprefix("-") in COLUMNS else DEFAULT_SORT,
-            page=max(1, int(page[:6])) if page.isdecimal() else 1,
+            page=read_integer(page) or 1,
         )
 
     def variables(self, **changed: object) -> dict[str, object]:
