@@ -78,6 +78,9 @@ def _cause(failure: JobFailure) -> str:
         failures = f"{failure.failures} failure{'' if failure.failures == 1 else 's'}"
         numbers = f"(backoffLimit {failure.limit}, {failures})"
         return f"it has reached the specified backoff limit {numbers}"
+    if failure.code == DEADLINE:
+        seconds = f"(activeDeadlineSeconds {failure.limit})"
+        return f"it was active longer than specified deadline {seconds}"
     return _without_replica(failure)
 
 
@@ -86,8 +89,10 @@ def _without_replica(failure: JobFailure) -> str:
     return {
         NONE_SUCCEEDED: "all its pods have ended and none that decides its success succeeded.",
         BACKOFF_LIMIT: f"it failed {often}, the limit --retry={limit} (backoffLimit) is used up",
-        DEADLINE: "it was active longer than specified deadline",
-        STARTING_DEADLINE: f"it had not started after {limit} seconds",
+        DEADLINE: f"it had not ended after {limit} seconds, the limit --running-timeout={limit}s "
+        "(activeDeadlineSeconds)",
+        STARTING_DEADLINE: f"it had not started after {limit} seconds, the limit "
+        f"--starting-timeout={limit}s",
     }.get(failure.code, failure.code)
 
 

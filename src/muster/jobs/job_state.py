@@ -16,7 +16,7 @@ import msgspec
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import find_condition, shifted
 from muster.jobs import error_lines, job_sentences, names, pod_status
-from muster.jobs.job_sentences import replica_in_words, times
+from muster.jobs.job_sentences import LIMITS, replica_in_words, times
 from muster.jobs.job_status import BACKOFF, Ending
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.core import ContainerStatus, Pod
+    from muster.jobs.job import Job
     from muster.jobs.job_status import JobStatus
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
@@ -242,6 +243,15 @@ def _named(replica: str) -> str:
 def _replica_in_words(pod: Pod) -> str:
     role = pod.metadata.labels.get(names.ROLE, "")
     return replica_in_words(role, replica_index(pod), pod.metadata.name)
+
+
+def clean_pod_policy(job: Job, status: JobStatus) -> str:
+    """Which pods of the finished job are deleted: All, Running or None."""
+    policy, failure = job.policy.clean_pod_policy, status.failure
+    by_limit = status.is_true("Failed") and failure is not None and failure.code in LIMITS
+    if policy == "None" and (by_limit or status.is_rejected):
+        return "Running"  # A job that exceeded a limit or can never start must not run on.
+    return policy
 
 
 def replica_index(pod: Pod) -> int:

@@ -56,13 +56,16 @@ CHIEF = Ending("j-chief-0", "chief", exit_code=137, reason="OOMKilled")
         ),
         (
             JobFailure("DeadlineExceeded", limit="60"),
-            "Job j has failed because it was active longer than specified deadline",
-            "it was active longer than specified deadline",
+            "Job j has failed because it was active longer than specified deadline "
+            "(activeDeadlineSeconds 60)",
+            "it had not ended after 60 seconds, the limit --running-timeout=60s "
+            "(activeDeadlineSeconds)",
         ),
         (
             JobFailure("StartingDeadlineExceeded", limit="60"),
-            "Job j has failed because it had not started after 60 seconds",
-            "it had not started after 60 seconds",
+            "Job j has failed because it had not started after 60 seconds, the limit "
+            "--starting-timeout=60s",
+            "it had not started after 60 seconds, the limit --starting-timeout=60s",
         ),
         (
             JobFailure("NoneSucceeded"),

@@ -41,6 +41,35 @@ def test_a_job_with_a_crashing_replica_is_restarting() -> None:
 
 
 @pytest.mark.parametrize(
+    ("policy", "state", "expected"),
+    [
+        ("Running", {"phase": "Running"}, "1 failed, 1 stopping of 3"),
+        ("Running", {"phase": "Pending"}, "1 failed, 1 stopping of 3"),
+        ("Running", container(waiting=LOOP), "2 failed of 3"),
+        ("None", {"phase": "Running"}, "1 failed, 1 still running of 3"),
+        ("None", {"phase": "Pending"}, "1 failed, 1 still pending of 3"),
+        ("None", container(waiting=LOOP), "1 failed, 1 still restarting of 3"),
+    ],
+)
+def test_the_counts_of_a_job_that_failed_call_no_replica_running_that_is_being_stopped(
+    policy: str, state: dict[str, Any], expected: str
+) -> None:
+    failed = job("Failed", replicaStatuses={"Worker": {"failed": 1}})
+    failed["spec"]["cleanPodPolicy"] = policy
+    pods = [pod(phase="Failed"), pod(index=1, **state)]
+
+    assert summarize(failed, pods).counts == expected
+
+
+def test_a_job_that_exceeded_its_deadline_is_stopped_whatever_its_policy() -> None:
+    failed = job("Failed", failure={"code": "DeadlineExceeded", "limit": "60"})
+    summary = summarize(failed, [pod(), pod(index=1)])
+
+    assert summary.counts == "2 stopping of 3"
+    assert summary.left_pods == ""
+
+
+@pytest.mark.parametrize(
     ("finished", "expected"),
     [
         ("2026-01-02T03:04:50Z", "worker 1 restarted 2 times; the last time it was killed by sig"),

@@ -26,7 +26,7 @@ async def test_a_deadline_ends_a_job_although_nothing_else_happens() -> None:
         await passes(3590)
         assert conditions(server) == ["Created", "Running"]
 
-        await passes(10)
+        await passes(12)
         assert conditions(server) == ["Created", "Failed"]
         assert server.named("pods") == []
 

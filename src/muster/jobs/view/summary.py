@@ -20,6 +20,7 @@ from muster.jobs.job_state import (
     PENDING,
     SUCCEEDED,
     SUSPENDED,
+    clean_pod_policy,
     crash_of,
     replica_index,
     state_of,
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""
+
+
+_STAYING = {state: f"still {state}" for state in ("pending", "running", "restarting")}
+_STOPPED = {"pending": "stopping", "running": "stopping", "restarting": "failed"}
+"""Words for the replicas of a failed job that have not ended."""
 
 
 class JobSummary(msgspec.Struct, frozen=True):
@@ -98,6 +104,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     """Whether it has succeeded and other replicas may still end by themselves, or are stopped."""
     stopped: StoppedPods | None = None
     """The pods that still trained when they were stopped, because the job had succeeded."""
+    pods_stay: bool = False
+    """Whether its policy keeps the pods that have not ended when the job ends."""
     left_pods: str = ""
     """Of a finished job: the pods that nodes still run or restart, and why; empty if none."""
 
@@ -141,9 +149,19 @@ class JobSummary(msgspec.Struct, frozen=True):
         states = Counter(instance.state for instance in self.instances)
         if self.over:
             states = _with_ended(states, Counter(self.ended), self.replicas)
+        if self.status == FAILED:
+            states = self._after_failure(states)
         parts = [f"{count} {state}" for state, count in states.items() if count]
         total = max(self.replicas, states.total())
         return f"{', '.join(parts)} of {total}" if parts else ""
+
+    def _after_failure(self, states: Counter[str]) -> Counter[str]:
+        """The states of a failed job's replicas: those that have not ended are stopped, or stay."""
+        words = _STAYING if self.pods_stay else _STOPPED
+        after: Counter[str] = Counter()
+        for state, n in states.items():
+            after[words.get(state, state)] += n
+        return after
 
     @property
     def chief(self) -> Instance | None:
@@ -225,7 +243,8 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         discarded=_discarded(own_pods),
         settling=state == SUCCEEDED and is_settling(job, status),
         stopped=status.stopped,
-        left_pods=left_pods(job, own_pods) if status.outcome else "",
+        pods_stay=job is not None and clean_pod_policy(job, status) == "None",
+        left_pods=left_pods(job, status, own_pods) if status.outcome else "",
     )
 
 
@@ -354,14 +373,14 @@ def replica_ends(job: Job | None, status: JobStatus, pods: Sequence[Pod]) -> dic
 def is_settling(job: Job | None, status: JobStatus) -> bool:
     """Whether other replicas of a succeeded job may still end by themselves, or are stopped."""
     # With the policy None, the pods run on.
-    stops = job is not None and job.policy.clean_pod_policy != "None"
+    stops = job is not None and clean_pod_policy(job, status) != "None"
     return stops and any(row.active for row in status.counts.values())
 
 
-def left_pods(job: Job | None, pods: Sequence[Pod]) -> str:
+def left_pods(job: Job | None, status: JobStatus, pods: Sequence[Pod]) -> str:
     """The pods that nodes still run or restart, and why; empty if none."""
     # With the policies Running and All, the operator deletes such pods.
-    if job is None or job.policy.clean_pod_policy != "None":
+    if job is None or clean_pod_policy(job, status) != "None":
         return ""
     crashing = [pod.metadata.name for pod in pods if crash_of(pod) is not None]
     running = [

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from muster.jobs import job_sentences, pod_status
 from muster.jobs.job_sentences import replica_in_words
-from muster.jobs.job_state import crash_of
+from muster.jobs.job_state import clean_pod_policy, crash_of
 from muster.jobs.job_status import ReplicaStatus, StoppedPods, UnfinishedReplicas
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
 from muster.operator.decide import owned_objects, pod_failure, restarts
@@ -81,7 +81,7 @@ def clean_up(job: Job, status: JobStatus, observed: Observed, now: datetime) -> 
     """
     pods = _divide(job, status, observed, now)
     unused = set()
-    if _clean_pod_policy(job, status) != "None":
+    if clean_pod_policy(job, status) != "None":
         # A pod that may still end by itself keeps its host name.
         used = {p.metadata.name for p in pods.staying if p.finished or pods.seconds_left}
         unused = owned_objects.service_names(observed) - used
@@ -101,7 +101,7 @@ def clean_up(job: Job, status: JobStatus, observed: Observed, now: datetime) -> 
 
 
 def _divide(job: Job, status: JobStatus, observed: Observed, now: datetime) -> _Pods:
-    policy, living = _clean_pod_policy(job, status), not_terminating(observed.pods)
+    policy, living = clean_pod_policy(job, status), not_terminating(observed.pods)
     left = 0.0
     if policy != "None" and any(_may_end(job, pod) for pod in living):
         left = _last_seconds(status, now)
@@ -171,13 +171,6 @@ def _ended_well(job: Job, pods: Sequence[Pod]) -> dict[str, int]:
             role = role_of(job, pod)
             counts[role] = counts.get(role, 0) + 1
     return counts
-
-
-def _clean_pod_policy(job: Job, status: JobStatus) -> str:
-    policy = job.policy.clean_pod_policy
-    if policy == "None" and (restarts.ended_by_limit(job, status) or status.is_rejected):
-        return "Running"  # A job that exceeded a limit or can never start must not run on.
-    return policy
 
 
 def _is_cleaned(job: Job, pod: Pod, policy: str) -> bool:

@@ -29,7 +29,6 @@ from kubekit.objects import meta
 from kubekit.objects.annotation_values import read_integer
 from muster.jobs import names, pod_status
 from muster.jobs.job_sentences import (
-    LIMITS,
     REPLICA_GONE,
     RESTARTED_IN_PLACE,
     failed_of_late,
@@ -46,6 +45,9 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from muster.jobs.job import Job, Replica
 
+_CUT_OFF = 1
+"""The start of a job is stored in whole seconds, so up to one second before it really started: a
+deadline waits for that second too, and never ends a job early."""
 _FIRST_DELAY, _MAX_DELAY = 10.0, 300.0
 _FORGET_AFTER = 600.0
 """Seconds without a failure after which earlier ones do not count."""
@@ -96,7 +98,7 @@ def seconds_to_deadline(job: Job, status: JobStatus, now: datetime) -> float | N
     """Seconds that the job may still be active; None if it has no deadline."""
     if job.policy.active_deadline is None or status.start_time is None:
         return None
-    return job.policy.active_deadline - (now - status.start_time).total_seconds()
+    return job.policy.active_deadline + _CUT_OFF - (now - status.start_time).total_seconds()
 
 
 def seconds_to_start(job: Job, status: JobStatus, now: datetime) -> float | None:
@@ -109,19 +111,13 @@ def seconds_to_start(job: Job, status: JobStatus, now: datetime) -> float | None
     since = running.transitioned_at if running else None
     if since is not None and since >= start:  # An older time is from before a suspension.
         return None
-    return limit - (now - start).total_seconds()
+    return limit + _CUT_OFF - (now - start).total_seconds()
 
 
 def seconds_to_deadlines(job: Job, status: JobStatus, now: datetime) -> list[float]:
     """Seconds to each deadline that the job has."""
     both = (seconds_to_deadline(job, status, now), seconds_to_start(job, status, now))
     return [left for left in both if left is not None]
-
-
-def ended_by_limit(job: Job, status: JobStatus) -> bool:
-    """Whether a limit ended a finished job."""
-    failure = status.failure
-    return status.is_true("Failed") and failure is not None and failure.code in LIMITS
 
 
 def _counted_restarts(job: Job, pod: Pod) -> int:

@@ -204,15 +204,30 @@ def test_a_deadline_has_a_timer_and_deletes_running_pods_whatever_the_policy() -
     model.exit("j-worker-1", 0)
     model.later(20)
     model.settle()
-    assert model.wait() == 40
+    assert model.wait() == 41
 
-    model.later(40)
+    model.later(41)
     model.settle()
 
     assert model.conditions() == ["Created", "Running(False)", "Failed"]
     assert "deadline" in model.status["conditions"][-1]["message"]
     assert sorted(model.pods) == ["j-worker-1"]
     assert GROUP not in model.objects
+
+
+def test_no_deadline_ends_a_job_early_although_its_start_is_stored_in_whole_seconds() -> None:
+    model = Model(manifest(runPolicy={"activeDeadlineSeconds": 60}))
+    late(model)
+    model.later(0.9)
+    model.settle()
+
+    model.later(59.9)
+    model.settle()
+    assert model.conditions() == ["Created"]
+
+    model.later(1)
+    model.settle()
+    assert model.conditions() == ["Created", "Failed"]
 
 
 def late(model: Model) -> None:
@@ -223,9 +238,9 @@ def test_a_job_that_misses_its_starting_deadline_fails_and_its_pods_are_deleted(
     model = Model(manifest())
     late(model)
     model.settle()
-    assert model.wait() == 60
+    assert model.wait() == 61
 
-    model.later(60)
+    model.later(61)
     model.settle()
 
     assert model.conditions() == ["Created", "Failed"]
