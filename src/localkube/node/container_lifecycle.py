@@ -20,6 +20,7 @@ from kubekit.objects import quantity
 from kubekit.objects.core import check_image_name
 from localkube.node import env_and_files
 from localkube.node.network.service_addresses import service_links
+from localkube.node.pod import MissingReference
 from localkube.node.runtime.cgroups import Resources, processes_per_pod
 from localkube.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 from localkube.node.runtime.pod_records import AttemptKey
@@ -98,7 +99,7 @@ class ContainerStarter:
                 name=container.name,
                 number=number,
                 image=container.image,
-                argv=env_and_files.command_line(container, variables),
+                argv=command_line(container, variables),
                 env=variables,
                 cwd=container.working_dir or "/",
                 mounts=mounts(pod, container, directories, variables),
@@ -212,3 +213,19 @@ class ContainerStopper:
             self.events.record(pod, "FailedPreStopHook", message, warning=True, once=str(attempt))
         left = max(deadline - clock(), _MIN_AFTER_HOOK)
         await self.runtime.stop(attempt.uid, container.name, left)
+
+
+def command_line(container: Container, env: Mapping[str, str]) -> list[str]:
+    """The program and its arguments. There is no image that could provide the command."""
+    words = (*container.command, *container.args)
+    if not words and container.stdin and container.tty:
+        return ["sh"]  # as with most images: `kubectl debug -it` names no command
+    if not words:
+        raise MissingReference(
+            "no command: there is no image to take one from, so set command or args"
+        )
+    if words[0].startswith("-"):
+        raise MissingReference(
+            "no command: args are for the program of an image, and there is none, so set command"
+        )
+    return [env_and_files.expand(word, env) for word in words]

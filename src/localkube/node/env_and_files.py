@@ -1,4 +1,4 @@
-"""A container's environment and command line, and the files of its volumes: pure.
+"""A container's environment, and the files of its volumes: pure.
 
 The values come from the pod's fields, ConfigMaps and Secrets. `MissingReference` is raised
 for an object that does not exist; the container waits with this message.
@@ -194,22 +194,6 @@ def resource_value(pod: Pod, container: Container, ref: ResourceRef, context: Po
     amount = table.get(resource, context.node.get(resource, 0) if kind == "limits" else 0)
     unit = quantity.parse_milli(ref.divisor) or 1000  # the divisor "0" means 1
     return str(-(-quantity.parse_milli(amount) // unit))
-
-
-def command_line(container: Container, env: Mapping[str, str]) -> list[str]:
-    """The program and its arguments. There is no image that could provide the command."""
-    words = (*container.command, *container.args)
-    if not words and container.stdin and container.tty:
-        return ["sh"]  # as with most images: `kubectl debug -it` names no command
-    if not words:
-        raise MissingReference(
-            "no command: there is no image to take one from, so set command or args"
-        )
-    if words[0].startswith("-"):
-        raise MissingReference(
-            "no command: args are for the program of an image, and there is none, so set command"
-        )
-    return [expand(word, env) for word in words]
 
 
 class VolumeFile(NamedTuple):

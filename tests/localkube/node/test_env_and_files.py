@@ -9,7 +9,7 @@ import pytest
 
 from localkube.node import env_and_files
 from localkube.node.env_and_files import PodContext
-from localkube.node.pod import Container, FieldRef, MissingReference
+from localkube.node.pod import FieldRef, MissingReference
 from tests.localkube.node.pod_builders import Raw, container, make_pod
 
 BASE = {"PATH": "/bin", "HOME": "/root"}
@@ -138,33 +138,6 @@ def test_a_missing_reference_is_named_unless_it_is_optional() -> None:
 def test_a_value_that_is_not_base64_may_be_of_a_secret_or_a_config_map() -> None:
     with pytest.raises(MissingReference, match=r"^a value is not base64: "):
         env_and_files.decoded("not base64!")
-
-
-def line(**fields: object) -> list[str]:
-    return env_and_files.command_line(msgspec.convert(fields, Container), {"N": "3"})
-
-
-def test_command_and_args_are_joined_and_expanded() -> None:
-    assert line(command=["train"], args=["--n=$(N)"]) == ["train", "--n=3"]
-
-
-def test_a_container_on_a_terminal_without_a_command_runs_a_shell() -> None:
-    assert line(stdin=True, tty=True) == ["sh"]
-    assert line(stdin=True, tty=True, command=["top"]) == ["top"]
-
-
-def test_args_alone_are_the_whole_command_line() -> None:
-    assert line(args=["python", "t.py"]) == ["python", "t.py"]
-
-
-def test_a_container_without_command_and_args_is_rejected() -> None:
-    with pytest.raises(MissingReference, match="command or args"):
-        line()
-
-
-def test_args_that_are_options_of_an_images_program_are_rejected() -> None:
-    with pytest.raises(MissingReference, match="no command: args are for the program of an image"):
-        line(args=["--model_dir", "/workspace"])
 
 
 def test_labels_are_quoted_so_that_a_value_is_one_line() -> None:

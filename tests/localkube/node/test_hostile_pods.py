@@ -15,6 +15,7 @@ from kubekit.objects.core import Service
 from kubekit.objects.kinds import PODS, SERVICES, Kind
 from kubekit.objects.meta import Key
 from localkube.node import env_and_files, pod_status
+from localkube.node.container_lifecycle import command_line
 from localkube.node.env_and_files import PodContext
 from localkube.node.eviction import Disk, DiskUsage, over_limit
 from localkube.node.log_archive import LogOwners, job_pod
@@ -152,7 +153,7 @@ def test_what_is_read_of_a_pod_is_a_value_or_one_clear_error(pod: Pod) -> None:
     job_pod(pod, LogOwners())
     variables = env_and_files.environment(pod, container, PodContext(), {})
     with contextlib.suppress(MissingReference):
-        env_and_files.command_line(container, variables)
+        command_line(container, variables)
 
 
 slices = st.fixed_dictionaries(
