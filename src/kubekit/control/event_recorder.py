@@ -155,14 +155,13 @@ class EventRecorder:
 
     async def _try_to_send(self, event: _RecordedEvent) -> None:
         event.queued = False
-        try:
-            await self._send(event)
-        except MusterError as error:
-            self._log(event, error)
-            self._schedule_next(event)
-        except Exception as error:  # noqa: BLE001 - one event must not end the writing of all
-            unexpected_errors.survived("events", event.subject, error)
-            self._schedule_next(event)
+        with unexpected_errors.isolated("events", event.subject):
+            try:
+                await self._send(event)
+                return
+            except MusterError as error:
+                self._log(event, error)
+        self._schedule_next(event)
 
     def _log(self, event: _RecordedEvent, error: MusterError) -> None:
         """Log that an event is not written; a missing right concerns all events, so once."""

@@ -1,8 +1,8 @@
 """Errors that nobody expected, mostly because of what a stranger wrote into one object.
 
-Whoever catches one goes on with the other objects. Each is counted; the log gets one of them per
-place and interval, because a stranger can cause them at will. `RepeatedLine` does the same for
-other lines that strangers can cause.
+Whoever deals with many objects goes on with the others (`isolated`). Each error is counted; the log
+gets one of them per place and interval, because a stranger can cause them at will. `RepeatedLine`
+does the same for other lines that strangers can cause.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kubekit.telemetry import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,32 @@ def survived(where: str, subject: object, error: BaseException, then: str = "") 
     ERRORS.labels(where).inc()
     line = _lines.setdefault(where, RepeatedLine(log, logging.ERROR))
     line.log("%s %.200s: bug%s: %s", where, subject, then, traceback_of(error))
+
+
+class isolated:
+    """Survive an error in the block, which deals with `subject` alone, and go on after the block.
+
+    The block may await: cancellation passes through.
+    """
+
+    def __init__(self, where: str, subject: object) -> None:
+        self.error: Exception | None = None
+        self._where, self._subject = where, subject
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.error = error
+        survived(self._where, self._subject, error)
+        return True
 
 
 def traceback_of(error: BaseException) -> str:

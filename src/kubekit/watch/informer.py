@@ -199,13 +199,12 @@ class Informer(Generic[T]):
         self._progress.saw(identity.version)
 
     def _notify(self, changes: list[Change[T]]) -> None:
+        where = f"watch of {self.kind.plural}"
         for change in changes:
+            key = identity_of(change.current).key
             for listener in self._listeners:
-                try:
+                with unexpected_errors.isolated(where, key):
                     listener(change)
-                except Exception as error:  # noqa: BLE001 - one object must not end the watch
-                    key = identity_of(change.current).key
-                    unexpected_errors.survived(f"watch of {self.kind.plural}", key, error)
 
     def _recovered(self) -> None:
         if self.failure:

@@ -118,11 +118,9 @@ class InformerCache(Generic[T]):
                 self._indexes[name].setdefault(value, {})[key] = item
 
     def _values(self, name: str, key: Key, item: T) -> list[str]:
-        try:
+        with unexpected_errors.isolated(f"index {name}", key):
             return list(self._indexers[name](item))
-        except Exception as error:  # noqa: BLE001 - one object must not end the watch
-            unexpected_errors.survived(f"index {name}", key, error)
-            return []
+        return []
 
     def _unindex(self, key: Key, item: T) -> None:
         for name, index in self._indexes.items():

@@ -113,13 +113,12 @@ class Inventory:
     async def _new_kinds(self) -> list[Kind[PartialObjectMetadata]]:
         """Kinds that are not watched yet."""
         while True:
-            try:
-                kinds = await discover_kinds(self._client)
-                break
-            except MusterError as error:
-                log.warning("garbage collection: cannot read the API's kinds: %s", error)
-            except Exception as error:  # noqa: BLE001 - of one definition's fields
-                unexpected_errors.survived("garbage", "the API's kinds", error)
+            with unexpected_errors.isolated("garbage", "the API's kinds"):
+                try:
+                    kinds = await discover_kinds(self._client)
+                    break
+                except MusterError as error:
+                    log.warning("garbage collection: cannot read the API's kinds: %s", error)
             await asyncio.sleep(_RETRY_DISCOVERY)
         new = [kind for kind in kinds if (kind.group, kind.kind) not in self.kinds]
         self.kinds |= {(kind.group, kind.kind): kind for kind in new}

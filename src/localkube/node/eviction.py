@@ -75,17 +75,16 @@ class Evictor:
 
     async def _check(self, pod: Pod) -> float:
         """Evict the pod if it must be; returns the processor time that this took."""
-        try:
-            message, work = await asyncio.to_thread(self._measure, pod)
-        except OSError as error:  # one pod's trouble must not end the checks of the others
-            _not_measured.log("the disk usage of pod %s: %s", pod.metadata.key, describe(error))
-            return 0.0
-        except Exception as error:  # noqa: BLE001 - and neither must its fields
-            unexpected_errors.survived("eviction", pod.metadata.key, error)
-            return 0.0
-        if message:
-            await self._evict(pod, message)
-        return work
+        with unexpected_errors.isolated("eviction", pod.metadata.key):
+            try:
+                message, work = await asyncio.to_thread(self._measure, pod)
+            except OSError as error:  # one pod's trouble must not end the checks of the others
+                _not_measured.log("the disk usage of pod %s: %s", pod.metadata.key, describe(error))
+                return 0.0
+            if message:
+                await self._evict(pod, message)
+            return work
+        return 0.0
 
     async def _evict(self, pod: Pod, message: str) -> None:
         log.warning("pod %s is evicted: %s", pod.metadata.key, message)

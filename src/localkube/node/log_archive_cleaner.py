@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import MusterError, describe
@@ -77,12 +78,11 @@ class ArchiveCleaner:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            try:
-                await self.clean()
-            except OSError as error:  # the next change tries again
-                log.warning("archived logs are not removed: %s", describe(error))
-            except Exception as error:  # noqa: BLE001 - of one job's fields
-                unexpected_errors.survived("log archive", "", error)
+            with unexpected_errors.isolated("log archive", ""):
+                try:
+                    await self.clean()
+                except OSError as error:  # the next change tries again
+                    log.warning("archived logs are not removed: %s", describe(error))
 
     async def clean(self) -> None:
         """Remove the logs of deleted jobs, then logs beyond the bound."""
@@ -128,14 +128,11 @@ class ArchiveCleaner:
         ends = {}
         owners = {log.metadata.owner_references[0].uid: log for log in logs}
         for uid, log in owners.items():
-            try:
+            # An error of the API: it is gone, or cannot be read now, and its logs stay.
+            with unexpected_errors.isolated("log archive", log.metadata.key), suppress(MusterError):
                 job = await self._read(log.metadata.namespace, log.metadata.owner_references[0])
                 if (ended := self._owners.ended_at(job)) is not None:
                     ends[uid] = ended
-            except MusterError:
-                pass  # it is gone, or cannot be read now: its logs stay
-            except Exception as error:  # noqa: BLE001 - of this job's fields
-                unexpected_errors.survived("log archive", log.metadata.key, error)
         return ends
 
 

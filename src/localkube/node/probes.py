@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import ssl
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kubekit import errors
 from kubekit.objects.core import port_number
 from kubekit.serving.acceptor import is_lack
+from kubekit.telemetry import unexpected_errors
 from localkube.node.runtime.pod_records import AttemptKey, Health, State
 from localkube.node.standalone import shim_socket
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from localkube.node.runtime.pod_records import Attempt, PodRecord
 
     Work = Callable[[], Coroutine[Any, Any, None]]
-
-log = logging.getLogger(__name__)
 
 _SHORTEST_PERIOD = 0.02
 """Seconds. The API allows no less than a second; a probe without a pause would stall the node."""
@@ -354,7 +352,5 @@ class ContainerTasks:
 
 async def _guarded(attempt: AttemptKey, work: Work) -> None:
     """Do the work; an error in it concerns no other container."""
-    try:
+    with unexpected_errors.isolated("probes and hooks", attempt):
         await work()
-    except Exception:
-        log.exception("the probes or hooks of %s in pod %s ended", attempt.container, attempt.uid)

@@ -113,11 +113,9 @@ class ModelWatcher:
     async def _round(self, *, check_ended: bool) -> float:
         """Returns the processor time of directories that are cheap to look at."""
         for uid, pod in list(self._new.items()):
-            try:
+            done = True  # a pod whose fields bring out a bug is left out
+            with unexpected_errors.isolated("models", pod.metadata.key):
                 done = await self._add(pod)
-            except Exception as error:  # noqa: BLE001 - of this pod's fields: it is left out
-                unexpected_errors.survived("models", pod.metadata.key, error)
-                done = True
             if done:
                 self._new.pop(uid, None)
         work = 0.0

@@ -30,7 +30,6 @@ from muster.contract import waiting_line_format
 from muster.contract.gang_dialects import DIALECTS
 from muster.contract.pod_groups import HYPER_NODES, NATIVE_POD_GROUPS
 from muster.contract.scheduler_rights import NAMES
-from muster.scheduler import isolated_errors
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.effects.deleter import Deleter
@@ -242,13 +241,9 @@ class Service:
         informer = informer_class(self._client, kind, optional=optional)
 
         def on_change(change: Change[T]) -> None:
+            self._loop.wake()  # first: the informer goes on after an error
             self.state.now = asyncio.get_running_loop().time()
-            try:
-                update(change.old, change.new)
-            except Exception as error:  # noqa: BLE001 - one object must not end the scheduler
-                about = f"{kind.resource} {change.current.metadata.key}"
-                isolated_errors.survived("event", about, error)
-            self._loop.wake()
+            update(change.old, change.new)
 
         informer.subscribe(on_change)
         return informer

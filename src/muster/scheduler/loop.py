@@ -17,7 +17,6 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from kubekit.telemetry.metrics import counter, histogram
-from muster.scheduler import isolated_errors
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.decisions.decision import (
     RELEASED,
@@ -26,10 +25,12 @@ from muster.scheduler.decisions.decision import (
     Delete,
     Provision,
     Report,
+    after_error,
     apply,
 )
 from muster.scheduler.decisions.gang_decision import consider, known
 from muster.scheduler.effects.binder import BindOutcome, BindResult
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,10 +88,8 @@ class Loop:
         if outcome is BindOutcome.BOUND:
             return
         log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, result.why)
-        try:
+        with isolated("bind", key):
             self._not_bound(result)
-        except Exception as error:  # noqa: BLE001 - one gang must not end the scheduler of all
-            isolated_errors.survived("bind", key, error)
         self.wake()
 
     def _not_bound(self, result: BindResult) -> None:
@@ -116,24 +115,20 @@ class Loop:
         for key in self.state.due(self._clock()):
             actions = self._decide(key)
             for action in actions:
-                try:
+                with isolated("action", key):
                     self._do(action)
-                except Exception as error:  # noqa: BLE001 - as in `_decide`
-                    isolated_errors.survived("action", key, error)
             without_binds += 1
             if without_binds >= GANGS_AT_A_TIME or any(isinstance(a, Bind) for a in actions):
                 without_binds = 0
                 await asyncio.sleep(0)
 
     def _decide(self, key: GangKey) -> tuple[Action, ...]:
-        try:
-            with DECISION_SECONDS.time():
-                return consider(self.state, key, self._clock()).actions
-        except Exception as error:  # noqa: BLE001 - one gang must not end the scheduler of all
-            isolated_errors.survived("decision", key, error)
-            decision = isolated_errors.after_error(known(self.state, self._clock()), key, error)
-            apply(self.state, decision)
-            return decision.actions
+        with isolated("decision", key) as guard, DECISION_SECONDS.time():
+            return consider(self.state, key, self._clock()).actions
+        assert guard.error is not None
+        decision = after_error(known(self.state, self._clock()), key, guard.error)
+        apply(self.state, decision)
+        return decision.actions
 
     async def _sleep(self) -> None:
         timer = self.state.line.next_timer()

@@ -22,7 +22,7 @@ from muster.scheduler.cluster.nodes import NodeTable, is_schedulable, scheduling
 from muster.scheduler.cluster.pod_counts import PodCounts
 from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
 from muster.scheduler.cluster.volumes import Volumes
-from muster.scheduler.gangs import holds, phase
+from muster.scheduler.gangs import holds
 from muster.scheduler.gangs.gang_index import Gang, GangIndex
 from muster.scheduler.gangs.members import (
     Members,
@@ -44,6 +44,7 @@ from muster.scheduler.gangs.waiting_line import (
     position,
     woken,
 )
+from muster.scheduler.isolated_errors import isolated
 from muster.scheduler.placement.failed_demand_cache import KnownFailures
 
 if TYPE_CHECKING:
@@ -227,13 +228,9 @@ class State:
 
     def place_of(self, key: GangKey) -> LinePosition:
         """The place of a gang in line; the last one for a gang about which no decision is made."""
-        try:
+        with isolated("place", key):
             return self._place_of(key)
-        except Exception:
-            # The decision about this gang raises too, and is reported. The line is for all gangs.
-            if phase.STRICT:
-                raise
-            return LinePosition(True, sys.maxsize, True, END_OF_TIME, key)
+        return LinePosition(True, sys.maxsize, True, END_OF_TIME, key)
 
     def _place_of(self, key: GangKey) -> LinePosition:
         gang = self.index.gangs.get(key)

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 
-from kubekit.telemetry import unexpected_errors
 from muster.web import static_files
 from muster.web.access.gate import GATE, Gate, Policy
 from muster.web.access.request_facts import SECURITY_HEADERS
 from muster.web.cluster.live_cluster import LiveClusters
 from muster.web.context import CLUSTERS, NAVIGATION, POLICY, with_cluster
 from muster.web.pages import errors, job, job_log, models, overviews, stream, submit
-from muster.web.views import row_guard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,7 +58,6 @@ PAGES = (
 )
 
 stream.FEEDS.update(log=job_log.follow, usage=job.usage)
-row_guard.handlers[:] = [unexpected_errors.survived]
 
 
 def make_app(

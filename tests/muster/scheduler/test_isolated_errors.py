@@ -11,7 +11,7 @@ import pytest
 from muster.contract.gang import GangKey
 from muster.scheduler import daemon, isolated_errors
 from muster.scheduler.decisions import gang_decision, unplaced_gang, volume_provisioning
-from muster.scheduler.decisions.decision import GangView
+from muster.scheduler.decisions.decision import FIRST_PAUSE, GangView
 from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.waiting_line import Parked
@@ -28,11 +28,11 @@ BAD = GangKey("volcano", "default", "bad")
 
 @pytest.fixture(autouse=True)
 def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phase, "STRICT", False)
+    monkeypatch.setattr(isolated_errors, "STRICT", False)
 
 
-def counted(step: str) -> float:
-    return unexpected_errors.counted().get(f"scheduler {step}", 0)
+def counted(step: str, component: str = "scheduler") -> float:
+    return unexpected_errors.counted().get(f"{component} {step}", 0)
 
 
 class Fault:
@@ -105,7 +105,7 @@ async def test_an_error_at_any_step_leaves_room_and_other_gangs_alone(
         assert not cluster.state.assumed
         check_room(cluster)
         broken.clear()
-        await cluster.settle(isolated_errors.FIRST_PAUSE + 1)
+        await cluster.settle(FIRST_PAUSE + 1)
 
     assert len(cluster.bound("bad")) == 2
     assert cluster.reason("bad") == ""
@@ -257,7 +257,7 @@ async def test_an_event_that_cannot_be_taken_in_concerns_its_object_alone(
 ) -> None:
     client: Any = object()
     service = daemon.Service(client, Settings(), daemon.Options(), None)
-    original, before = service.state.index.put_pod, counted("event")
+    original, before = service.state.index.put_pod, counted("of pods", "watch")
 
     def put_pod(item: Any) -> Any:
         if item.metadata.name == "bad":
@@ -269,7 +269,7 @@ async def test_an_event_that_cannot_be_taken_in_concerns_its_object_alone(
     changes = pods._cache.replace([pod("bad"), pod("good")])
     pods._notify(changes)
 
-    assert counted("event") == before + 1
+    assert counted("of pods", "watch") == before + 1
     assert [key.name for key in service.state.index.gangs] == ["good"]
 
 
@@ -318,9 +318,9 @@ class Writes:
 
 
 def test_in_tests_an_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phase, "STRICT", True)
-    with pytest.raises(ZeroDivisionError):
-        isolated_errors.survived("decision", "x", ZeroDivisionError())
+    monkeypatch.setattr(isolated_errors, "STRICT", True)
+    with pytest.raises(ZeroDivisionError), isolated_errors.isolated("decision", "x"):
+        raise ZeroDivisionError
 
 
 async def test_the_rest_after_an_error_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

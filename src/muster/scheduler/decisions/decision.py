@@ -7,11 +7,13 @@ replayed on a copy of the state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from muster.scheduler.cluster.snapshot import NO_CHANGES, RoomChanges
+from muster.scheduler.decisions import reasons
 from muster.scheduler.gangs import phase
+from muster.scheduler.gangs.waiting_line import Parked, Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -268,3 +270,39 @@ def _begin_deletion(state: State, delete: Delete) -> None:
         before, uids = state.record(delete.gang).phase, {pod.metadata.uid for pod in delete.pods}
         state.note(delete.gang, phase=phase.move(before, phase.leaving(before, uids)))
         state.mark_due(delete.gang)
+
+
+# -- after an error --------------------------------------------------------------------------------
+
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+"""Seconds for which a gang waits whose decision raised."""
+
+
+def after_error(known: Known, key: GangKey, error: Exception) -> Decision:
+    """Let a gang wait whose decision raised, and report it if that is news.
+
+    The gang keeps its nodes and, until their end, its holds: a bug must not delete pods that run.
+    It is tried again when one of its objects changes and, less and less often, after a while.
+    """
+    record = known.records.get(key) or phase.GangRecord()
+    before = known.snapshot.held_for.get(key, {})
+    held = {uid: slot for uid, slot in before.items() if slot.hold and slot.hold.until > known.now}
+    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(record.errors, 10))
+    reason, last = reasons.internal_error(error), record.last_report
+    since = known.now if record.rest.since is None else record.rest.since
+    rest = Parked(reason, Wake.OWN, until=known.now + pause, since=since)
+    ends = [slot.hold.until for slot in held.values() if slot.hold]
+    return Decision(
+        gang=key,
+        at=known.now,
+        record=replace(
+            record,
+            rest=rest,
+            errors=record.errors + 1,
+            last_report=phase.LastReport(reason, last.pods, last.counts),
+        ),
+        actions=() if reason == last.reason else (Report(key, reason),),
+        timer=min([known.now + pause, *ends]),
+        held=held,
+        plans=known.plans,
+    )

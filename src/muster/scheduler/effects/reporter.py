@@ -28,8 +28,8 @@ from kubekit.request_errors import Conflict, Forbidden, NotFound
 from kubekit.rights import MISSING_RIGHT
 from muster.contract.gang import GroupCounts
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
-from muster.scheduler import isolated_errors
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -178,10 +178,8 @@ class Reporter:
             now = asyncio.get_running_loop().time()
             for key in [key for key, due in self._due.items() if due <= now]:
                 del self._due[key]
-                try:
+                with isolated("report", key):
                     await self._report(key, now)
-                except Exception as error:  # noqa: BLE001 - one gang must not end all reports
-                    isolated_errors.survived("report", key, error)
             await self._sleep()
 
     async def _sleep(self) -> None:

@@ -26,10 +26,10 @@ from kubekit.request_errors import NotFound
 from kubekit.telemetry.metrics import gauge
 from muster.contract import waiting_line_format
 from muster.contract.waiting_line_format import HeldRoom, WaitingGang
-from muster.scheduler import isolated_errors
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.decisions.reasons import NOT_ENOUGH_MEMBERS
 from muster.scheduler.gangs.phase import is_half_bound
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,10 +70,8 @@ def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
     ]
     line = sorted(map(state.place_of, waiting))
     for number, place in enumerate(line[:MAX_ROWS], start=1):
-        try:
+        with isolated("line", place.key):
             rows += _waiting_gang(state, number, place, now)
-        except Exception as error:  # noqa: BLE001 - one gang must not end the line of all
-            isolated_errors.survived("line", place.key, error)
     return rows
 
 

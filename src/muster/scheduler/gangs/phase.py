@@ -12,11 +12,11 @@ its phase again from the pods and their plan annotations.
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from muster.contract.gang import RESTART_ANNOTATION
+from muster.scheduler import isolated_errors
 from muster.scheduler.gangs import plan_annotation
 from muster.scheduler.gangs.members import Run, missing_pods
 from muster.scheduler.gangs.waiting_line import Idle
@@ -155,13 +155,9 @@ class GangRecord:
     """Decisions in a row that raised."""
 
 
-STRICT = "MUSTER_ASSERT" in os.environ
-"""Set by the tests: a broken promise then raises."""
-
-
 def broken(promise: str) -> None:
     """Report a broken promise: it ends a test, but not a scheduler in production."""
-    if STRICT:
+    if isolated_errors.STRICT:
         raise AssertionError(promise)
     log.error("please report this: %s", promise)
 

@@ -14,13 +14,13 @@ from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Raw
 from muster.contract import waiting_line_format
 from muster.contract.waiting_line_format import HeldRoom, WaitingGang
+from muster.scheduler import isolated_errors
 from muster.scheduler.effects.waiting_line_publisher import (
     MAX_ROWS,
     LinePublisher,
     encode_line,
     waiting_gangs,
 )
-from muster.scheduler.gangs import phase
 from tests.api_in_memory import ApiInMemory
 from tests.muster.scheduler.builders import gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster
@@ -206,7 +206,7 @@ def test_ordinary_rows_are_published_whole() -> None:
 
 
 async def test_a_gang_whose_row_raises_is_left_out_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phase, "STRICT", False)
+    monkeypatch.setattr(isolated_errors, "STRICT", False)
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1), volcano_group("bad", 2), *gang("bad", 2, gpus=1))
     cluster.add(volcano_group("good", 2), *gang("good", 2, gpus=1))

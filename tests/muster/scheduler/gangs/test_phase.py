@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 from muster import scheduler
+from muster.scheduler import isolated_errors
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.phase import (
     Binding,
@@ -59,7 +60,7 @@ def test_a_move_that_is_not_in_the_table_is_an_error(before: Phase, after: Phase
 def test_in_production_a_wrong_move_is_logged_and_does_not_stop_the_scheduler(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(phase, "STRICT", False)
+    monkeypatch.setattr(isolated_errors, "STRICT", False)
 
     assert phase.move(Waiting(), Mending()) == Mending()
     assert "from Waiting to Mending" in caplog.text

@@ -25,7 +25,6 @@ from muster.web import render
 from muster.web.cluster import live_cluster, watched_objects
 from muster.web.cluster.live_cluster import JobSummaries, JobWithPods
 from muster.web.pages.job import _Found, _view
-from muster.web.views import row_guard
 from muster.web.views.cluster_map import MapQuery, cluster_map
 from muster.web.views.history import HistoryQuery, history_view
 from muster.web.views.job_history import JobEvents, events_by_job, job_history
@@ -91,6 +90,7 @@ MODEL = {
     ],
     "omitted": 1,
 }
+SURVIVED = unexpected_errors.survived
 T = TypeVar("T")
 
 
@@ -152,7 +152,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     def raise_it(where: str, about: object, error: Exception) -> None:
         raise error
 
-    monkeypatch.setattr(row_guard, "handlers", [raise_it])
+    monkeypatch.setattr(unexpected_errors, "survived", raise_it)
 
 
 @pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob", "MPIJob"])
@@ -211,7 +211,7 @@ def test_times_at_the_limits_in_any_time_zone(moment: str, in_zone: None) -> Non
 def test_a_bug_in_one_row_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(row_guard, "handlers", [unexpected_errors.survived])
+    monkeypatch.setattr(unexpected_errors, "survived", SURVIVED)
     monkeypatch.setattr(unexpected_errors, "_lines", {})
     before = counted().get("dashboard row", 0)
 
