@@ -12,6 +12,7 @@ import pytest
 
 from kubekit.errors import UsageError
 from kubekit.telemetry import logging_setup
+from tests.work import growth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,10 +172,8 @@ def test_a_field_named_like_a_secret_is_hidden() -> None:
 
 
 @pytest.mark.parametrize("piece", ["a-", "eyJ-", "a.", "bearer ", "token ", "://a", "-----BEGIN "])
-def test_a_long_hostile_text_costs_little_time(piece: str) -> None:
-    started = time.process_time()
-    logging_setup.redact(piece * 10_000)
-    assert time.process_time() - started < 1.0
+def test_a_long_hostile_text_takes_linear_time(piece: str) -> None:
+    assert growth(lambda n: logging_setup.redact(piece * n), 2000) < 24
 
 
 def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:

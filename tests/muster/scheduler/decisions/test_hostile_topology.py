@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
+import muster
 from kubekit.objects.meta import Key
 from muster.contract.pod_groups import RegexMatch
 from tests.muster.scheduler.builders import budget, gang, hyper_node, node, pod, volcano_group
@@ -19,6 +19,7 @@ from tests.muster.scheduler.decisions.test_topology import (
     racks_of,
 )
 from tests.muster.scheduler.fake_cluster import FakeCluster, replace
+from tests.work import calls_in
 
 pytestmark = pytest.mark.looptime
 
@@ -31,7 +32,7 @@ def networked(name: str, size: int, **topology: Any) -> list[Any]:
     return [group, *gang(name, size, gpus=1, role="worker")]
 
 
-async def test_an_empty_value_of_the_label_is_a_rack_and_a_missing_label_is_none() -> None:
+async def test_an_empty_value_of_the_label_is_a_rack_and_a_missing_label_is_not() -> None:
     cluster = FakeCluster()
     cluster.add(*rack("", 2), node("bare", gpus=8), *racked("g", 2), *racked("h", 3, created=1))
     await cluster.run()
@@ -40,7 +41,7 @@ async def test_an_empty_value_of_the_label_is_a_rack_and_a_missing_label_is_none
     assert 'needs one rack: "" has room for 0 of 3 workers' in cluster.reason("h")
 
 
-async def test_hyper_nodes_that_all_contain_each_other_cost_no_time() -> None:
+async def test_hyper_nodes_that_all_contain_each_other_cost_little_work() -> None:
     cluster = FakeCluster()
     cluster.add(*(node(f"n{i}", gpus=1) for i in range(14)))
     for i in range(14):
@@ -53,11 +54,11 @@ async def test_hyper_nodes_that_all_contain_each_other_cost_no_time() -> None:
         ]
         cluster.add(replace(item, spec=replace(item.spec, members=tuple(members))))
     cluster.add(*networked("g", 14, highestTierAllowed=1))
-    start = time.process_time()
-    await cluster.run()
+    with calls_in(muster) as calls:
+        await cluster.run()
 
     assert len(cluster.bound("g")) == 14
-    assert time.process_time() - start < 5
+    assert calls.count < 1_000_000
 
 
 async def test_a_chain_of_thousands_of_hyper_nodes_does_not_stop_the_scheduler() -> None:
@@ -222,7 +223,7 @@ async def test_the_reason_names_no_rack_that_has_lost_its_nodes() -> None:
     assert cluster.reason("g") == f"needs one rack: no node has the label {RACK}"
 
 
-async def test_a_hyper_node_without_nodes_is_none() -> None:
+async def test_a_hyper_node_without_nodes_is_ignored() -> None:
     cluster = FakeCluster()
     cluster.add(node("n", gpus=1), hyper_node("h", 1, {"exactMatch": {"name": "gone"}}))
     cluster.add(*networked("g", 1, mode="hard"))
@@ -279,7 +280,7 @@ async def test_a_starving_gang_reserves_only_nodes_of_racks_that_could_hold_it()
     assert words in cluster.reason("later2")
 
 
-async def test_ten_thousand_patterns_cost_little_time_and_one_change_costs_less() -> None:
+async def test_ten_thousand_patterns_cost_little_work_and_one_change_costs_less() -> None:
     """Searching every name for every pattern would take half a minute, and each change again."""
     cluster = FakeCluster()
     cluster.add(*(node(f"node-{i:04d}", gpus=1) for i in range(1000)))
@@ -292,15 +293,15 @@ async def test_ten_thousand_patterns_cost_little_time_and_one_change_costs_less(
     for number in range(100):
         cluster.state.hyper_node_changed(Key("", f"h{number:03d}"), leaf(number, 100))
     cluster.add(*networked("g", 10, highestTierAllowed=1))
-    start = time.process_time()
     async with cluster.running():
-        await cluster.settle()
+        with calls_in(muster) as calls:
+            await cluster.settle()
         assert set(cluster.bound("g").values()) == {f"node-{i:04d}" for i in range(10)}
-        assert time.process_time() - start < 5
-        start = time.process_time()
-        cluster.add(leaf(1, 99), *networked("h", 10, highestTierAllowed=1))
-        await cluster.settle()
-        assert time.process_time() - start < 1
+        with calls_in(muster) as calls_of_change:
+            cluster.add(leaf(1, 99), *networked("h", 10, highestTierAllowed=1))
+            await cluster.settle()
+    assert calls.count < 1_000_000
+    assert calls_of_change.count < 100_000
 
     assert set(cluster.bound("h").values()) == {f"node-{i:04d}" for i in range(10, 20)}
 
