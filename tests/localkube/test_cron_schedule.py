@@ -80,7 +80,7 @@ def test_a_day_that_never_comes_has_no_time() -> None:
         ("@every 99999999999999h", "failed to parse duration @every 99999999999999h"),
     ],
 )
-def test_a_schedule_that_is_none(schedule: str, words: str) -> None:
+def test_a_text_that_is_not_a_schedule(schedule: str, words: str) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(words)):
         cron_schedule.parse(schedule)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ERRORS = metrics.counter(
-    "unexpected_errors_total", "Errors about one object that were survived.", "where"
+    "unexpected_errors_total", "Errors that nobody expected; each concerned one object.", "where"
 )
 MAX_TRACEBACK = 8000
 

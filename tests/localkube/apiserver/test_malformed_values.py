@@ -71,7 +71,7 @@ async def statuses(api: ApiClient, rows: list[Row], **headers: str) -> dict[str,
     return wrong
 
 
-async def test_a_number_of_a_query_that_is_none_is_a_bad_request(api: ApiClient) -> None:
+async def test_a_query_with_text_for_a_number_is_a_bad_request(api: ApiClient) -> None:
     rows: list[Row] = []
     for text in (*NO_NUMBERS, *TOO_LARGE):
         value = quote(text)
@@ -109,7 +109,7 @@ async def test_a_time_without_a_zone_is_read_as_utc(api: ApiClient) -> None:
         assert (await api.send("GET", f"{PODS}/p/log?sinceTime={time}")).status == 400
 
 
-async def test_a_port_that_is_none_is_a_bad_request(api: ApiClient) -> None:
+async def test_text_for_a_port_is_a_bad_request(api: ApiClient) -> None:
     numbers = [quote(text) for text in ("²", "٣", "1_000", "0", "65536", *TOO_LARGE[:1], DIGITS)]
     rows: list[Row] = [
         ("GET", path, None, JSON)
@@ -126,7 +126,7 @@ async def test_a_port_that_is_none_is_a_bad_request(api: ApiClient) -> None:
     assert await statuses(api, rows) == {}
 
 
-async def test_a_service_does_not_have_a_port_that_is_none(api: ApiClient) -> None:
+async def test_a_service_does_not_have_a_port_that_is_not_a_number(api: ApiClient) -> None:
     for text in ("²", "٣", DIGITS, *TOO_LARGE[:1]):
         reply = await api.send("GET", f"{SERVICES}/s:{quote(text)}/proxy/")
 
@@ -149,7 +149,7 @@ async def test_a_websocket_key_that_is_not_ascii_is_a_bad_request(api: ApiClient
     assert await statuses(api, rows, **upgrade) == {}
 
 
-async def test_half_a_surrogate_pair_is_no_name(api: ApiClient) -> None:
+async def test_a_name_with_half_a_surrogate_pair_is_refused(api: ApiClient) -> None:
     rows: list[Row] = [
         ("GET", f"{CM}/{SURROGATE}", None, JSON),
         ("GET", f"/api/v1/namespaces/default/{SURROGATE}", None, JSON),
@@ -208,7 +208,7 @@ def bodies(value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("value", NUMBERS, ids=shortened)
-async def test_a_number_of_an_object_that_is_none_is_refused(api: ApiClient, value: Any) -> None:
+async def test_an_object_with_text_for_a_number_is_refused(api: ApiClient, value: Any) -> None:
     rows: list[Row] = [("POST", path, body, JSON) for path, body in bodies(value)]
     rows.append(("DELETE", f"{PODS}/p", {"gracePeriodSeconds": value}, JSON))
     rows.append(
@@ -273,7 +273,7 @@ async def test_json_inside_of_an_object_may_be_anything(api: ApiClient) -> None:
 @pytest.mark.parametrize(
     "index", [f"[{DIGITS}]", f"[0:{DIGITS}]", f"[:-{DIGITS}]", "[²]", "[٣]"], ids=shortened
 )
-async def test_a_column_of_an_index_that_is_none_is_empty(api: ApiClient, index: str) -> None:
+async def test_a_column_with_a_malformed_index_is_empty(api: ApiClient, index: str) -> None:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",

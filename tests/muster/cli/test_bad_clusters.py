@@ -74,7 +74,7 @@ def test_an_unknown_context_lists_the_known_ones(listing: Any) -> None:
     assert "did you mean 'muster-test'?" in outcome.err
 
 
-def test_a_server_that_does_not_answer_is_no_cluster(listing: Any) -> None:
+def test_a_server_that_does_not_answer_is_not_a_cluster(listing: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"https://127.0.0.1:{taken.getsockname()[1]}"

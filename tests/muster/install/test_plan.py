@@ -219,7 +219,7 @@ def test_a_name_whose_scheduler_is_deployed_is_refused() -> None:
     assert planned(Found(schedulers=running), Values(image="x", scheduler=names_of_ours)).objects
 
 
-def test_our_own_elected_scheduler_is_no_obstacle_to_an_upgrade() -> None:
+def test_our_own_elected_scheduler_is_not_an_obstacle_to_an_upgrade() -> None:
     found = Found(leases=(lease("muster-scheduler.muster", holder="elected"),))
 
     assert names(planned(found), "Deployment") == DEPLOYMENTS

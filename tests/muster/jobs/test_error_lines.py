@@ -173,7 +173,7 @@ def test_a_box_is_shown_if_there_is_nothing_else() -> None:
     assert last_line(STATUS) == "Exit code:    3"
 
 
-def test_a_nul_byte_is_no_text() -> None:
+def test_a_nul_byte_is_not_text() -> None:
     assert useful_lines("bo\0om\n\0") == ["boom"]
     assert last_line("\0\n") == ""
 

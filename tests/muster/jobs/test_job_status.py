@@ -93,7 +93,7 @@ def test_fields_of_other_writers_are_written_back_or_left_alone() -> None:
     assert change == {"conditions": [row, {**row, "type": "Running"}]}
 
 
-def test_a_time_in_another_notation_is_no_change() -> None:
+def test_a_time_in_another_notation_is_not_a_change() -> None:
     before = decode_status({"startTime": "2026-01-02T04:04:05.000+01:00"})
     after = replace(before, start_time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
 

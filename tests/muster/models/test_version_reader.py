@@ -278,7 +278,7 @@ DAMAGED: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_file_that_is_cut_off_is_no_version(directory: Directory, name: str) -> None:
+def test_a_file_that_is_cut_off_is_not_a_version(directory: Directory, name: str) -> None:
     (directory.top / "1").mkdir()
     (directory.top / "1" / name).write_bytes(DAMAGED[name]())
 

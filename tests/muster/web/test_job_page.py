@@ -176,7 +176,7 @@ async def test_a_job_without_logs_or_tensorboard_says_so(site: Site) -> None:
 
 
 @pytest.mark.parametrize("attempt", ["123456x", "9" * 5000, "-2", "٣x"])
-async def test_an_attempt_that_is_no_number_counts_as_the_last_one(
+async def test_an_attempt_that_is_not_a_number_counts_as_the_last_one(
     site: Site, attempt: str
 ) -> None:
     site.add_job("x")

@@ -78,7 +78,7 @@ def test_a_flushed_piece_is_decoded_before_the_next_arrives() -> None:
         decoder.finish()
 
 
-def test_several_members_are_one_body_and_an_empty_body_is_none() -> None:
+def test_several_members_are_one_body_and_an_empty_body_stays_empty() -> None:
     assert decode_body("GZIP", gzip.compress(b"one") + gzip.compress(b"two")) == b"onetwo"
     assert decode_body("gzip", b"") == b""
     assert decode_body(" identity ", b"as it is") == b"as it is"

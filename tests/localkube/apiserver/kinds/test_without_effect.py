@@ -143,7 +143,7 @@ async def test_rules_of_a_definition_are_stored_with_one_warning(api: ApiClient)
     assert warnings(await api.send("POST", "/apis/x.io/v1/things", thing("v1", a="bad"))) == []
 
 
-async def test_a_field_named_like_the_rules_is_no_rule(api: ApiClient) -> None:
+async def test_a_field_named_like_the_rules_is_not_a_rule(api: ApiClient) -> None:
     assert warnings(await api.send("POST", CRDS, definition(version("v1", "a")))) == []
     named = version("v1", "a", "x-kubernetes-validations")
     spec = {"spec": {"versions": [named]}}

@@ -154,7 +154,7 @@ async def test_a_row_that_was_changed_by_hand_is_set_aside_and_can_be_written_ag
     assert set((await opened(path))[0]) == {"pods/a/x", "pods/a/y"}
 
 
-async def test_a_file_that_is_no_database_is_reported_with_the_newest_backup(
+async def test_a_file_that_is_not_a_database_is_reported_with_the_newest_backup(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "objects.db"

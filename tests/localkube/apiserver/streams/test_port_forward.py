@@ -186,7 +186,7 @@ async def test_a_malformed_stream_ends_the_websocket_with_a_reason(
 @pytest.mark.parametrize(
     "query", ["?ports=x", "?ports=0", "?ports=80,65536", "?ports=²", "?ports=" + "9" * 5000]
 )
-async def test_a_port_that_is_none_is_refused(api: ApiClient, query: str) -> None:
+async def test_a_malformed_port_is_refused(api: ApiClient, query: str) -> None:
     reply = await api.send("GET", FORWARD + query)
 
     assert (reply.status, "as a port" in reply.body["message"]) == (400, True)

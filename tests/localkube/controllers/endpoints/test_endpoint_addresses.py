@@ -11,7 +11,7 @@ from localkube.controllers.workloads import Pod
 
 
 @pytest.mark.parametrize(("address", "endpoint"), [("10.0.0.7", True), ("127.0.0.1", False)])
-def test_a_pod_with_the_loopback_address_is_no_endpoint(address: str, endpoint: bool) -> None:
+def test_a_pod_with_the_loopback_address_is_not_an_endpoint(address: str, endpoint: bool) -> None:
     """The API server would reject the object, and the controller would try for ever."""
     service = msgspec.convert(
         {"metadata": {"name": "s"}, "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]}},

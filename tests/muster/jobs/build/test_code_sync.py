@@ -172,7 +172,7 @@ def test_a_password_in_the_address_is_not_printed(tmp_path: Path, guarded: str) 
 
 
 @pytest.mark.parametrize("name", ["GIT_SYNC_BRANCH", "GIT_SYNC_REV", "GIT_SYNC_REPO"])
-def test_a_source_that_begins_with_a_dash_is_no_git_option(
+def test_a_source_that_begins_with_a_dash_is_not_a_git_option(
     tmp_path: Path, repository: Repository, name: str
 ) -> None:
     touched = tmp_path / "touched"

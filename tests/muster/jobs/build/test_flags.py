@@ -394,7 +394,7 @@ def test_a_wrong_amount_gets_a_hint_for_its_flag(flags: dict[str, Any], hint: st
     assert raised.value.hint == hint
 
 
-def test_a_memory_of_zero_is_no_limit() -> None:
+def test_a_memory_of_zero_is_not_a_limit() -> None:
     assert main(built(memory="0"), "Chief")["resources"]["limits"] == {"memory": "0"}
 
 

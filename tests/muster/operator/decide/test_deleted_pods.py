@@ -34,7 +34,7 @@ ALONE = [
 
 
 @pytest.mark.parametrize(("kind", "container", "role", "spec"), ALONE)
-def test_a_pod_that_exits_0_after_it_was_asked_to_stop_is_no_success(
+def test_a_pod_that_exits_0_after_it_was_asked_to_stop_is_not_a_success(
     kind: str, container: str, role: str, spec: Raw
 ) -> None:
     model = running(kind, {role: replica(1, "Never", container)}, **spec)

@@ -99,7 +99,7 @@ def test_a_scheduler_that_names_nobody_preempted_for_a_pod_of_higher_priority() 
     assert model.status["preempted"] == "preempted by a pod of higher priority"
 
 
-def test_a_preempted_pod_that_has_failed_is_no_failure() -> None:
+def test_a_preempted_pod_that_has_failed_is_not_a_failure() -> None:
     model = running()
     condition = disruption_condition("PreemptionByScheduler", BY_BIG, model.now)
     row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 143}}}

@@ -51,7 +51,7 @@ def host_ports(pods: list[Raw]) -> list[int]:
 
 
 @pytest.mark.parametrize("port", [0, 22222])
-def test_an_ordinary_service_port_is_no_recorded_host_port(port: int) -> None:
+def test_an_ordinary_service_port_is_not_a_recorded_host_port(port: int) -> None:
     model = Cluster(manifest(roles=workers(port=port)))
     model.settle()
 

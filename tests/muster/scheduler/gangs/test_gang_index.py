@@ -79,7 +79,7 @@ def test_a_roles_minimum_holds_even_if_the_total_is_below_their_sum() -> None:
     assert (terms.min, terms.roles) == (5, {"ps": 1, "worker": 4})
 
 
-def test_a_native_group_without_the_gang_policy_is_no_gang() -> None:
+def test_a_native_group_without_the_gang_policy_is_not_a_gang() -> None:
     basic = replace(native_group("g", 4), spec=NativeSpec())
     index = gang_index(pod("p", group="g", dialect="native"), basic)
 

@@ -28,7 +28,7 @@ def test_a_token_that_is_old_or_from_the_future_is_refused(seconds: float) -> No
 
 
 @pytest.mark.parametrize("text", ["", "a", "ä", "AAAA", "=", "a" * 5000])
-def test_text_that_is_no_token_is_refused(text: str) -> None:
+def test_text_that_is_not_a_token_is_refused(text: str) -> None:
     assert not Tokens(KEYS).redeem(text)
     assert not Sessions(KEYS).is_valid(text)
 
@@ -41,7 +41,7 @@ def test_a_token_of_other_keys_and_a_changed_token_are_refused() -> None:
     assert not Tokens(KEYS, lambda: NOW).redeem(changed)
 
 
-def test_a_token_is_no_session_and_a_session_is_no_token() -> None:
+def test_a_token_is_not_a_session_and_a_session_is_not_a_token() -> None:
     same = Keys(KEYS.sessions, KEYS.sessions)
 
     assert not Sessions(same).is_valid(new_token(same))
