@@ -59,6 +59,8 @@ class Settings:
     """Whether submitted jobs get private directories; `arena submit` reads it in the status."""
     dashboard: bool = True
     dashboard_port: int | None = None
+    flags: str = ""
+    """The options that were given, as a command line has them: another start can repeat them."""
 
     @property
     def data(self) -> Path:
@@ -302,6 +304,7 @@ def _status(settings: Settings, cluster: Cluster, listener: socket.socket | None
         **cluster.status(),
         **({"dashboard": dashboard.url_of(listener)} if listener is not None else {}),
         **({"isolated": True} if settings.isolated else {}),
+        **({"flags": settings.flags} if settings.flags else {}),
     }
 
 

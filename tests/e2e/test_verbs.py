@@ -158,6 +158,9 @@ def test_a_followed_log_continues_after_the_daemon_was_killed(counting: LocalClu
     lines = [follower.stdout.readline() for _ in range(10)]
 
     counting.kill_daemon()
+    told = counting.arena("list", check=False).stderr
+    assert "the daemon of the local cluster was killed" in told
+    assert "`arena up --detach --nodes=2 --gpus-per-node=2" in told
     counting.up("--nodes", "2", "--gpus-per-node", "2")
     written = counting.arena("logs", "count", "--tail", "1").stdout
     while int(lines[-1].split()[1]) < int(written.split()[1]):

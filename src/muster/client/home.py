@@ -13,7 +13,7 @@ import os
 import time
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,16 @@ _NO_FILE = (FileNotFoundError, NotADirectoryError, PermissionError)
 _SIGNS = ("daemon.lock", "daemon.log", "kubeconfig", "use", "data", "images", "logs")
 _SHARED_LOCK_TIME = 0.001
 """Seconds for which a reader may hold the lock."""
+
+
+class Absence(NamedTuple):
+    """Why no daemon of a home is ready, and the next step."""
+
+    state: str
+    """`starting` (or stopping), `killed`, `stopped` (its objects are stored) or `down`."""
+    hint: str
+    pid: int = 0
+    """Of a daemon that is starting or stopping."""
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -122,6 +132,20 @@ class Home(msgspec.Struct, frozen=True):
         """Whether the last daemon ended without cleaning up."""
         return self.running() is None and bool(_text(self.lock))
 
+    def absence(self) -> Absence:
+        """What became of the daemon, if `status` is None."""
+        if pid := self.running():
+            return Absence("starting", "", pid)
+        if self.was_killed():
+            up = f"arena up --detach {self.last_flags()}".rstrip()
+            hint = f"pods may still run: `{up}` finds them again, `arena down` stops them"
+            return Absence("killed", hint)
+        data = self.stored_data()
+        if data is None:
+            return Absence("down", "`arena up --detach` starts it")
+        flag = f" --data-dir {data}" if data != self.data else ""
+        return Absence("stopped", f"`arena up --detach{flag}` starts it again, with its jobs")
+
     @contextmanager
     def held(self, data: AbstractContextManager[None] | None = None) -> Iterator[None]:
         """Hold the lock as the daemon of this home.
@@ -173,6 +197,10 @@ class Home(msgspec.Struct, frozen=True):
     def last_data(self) -> Path:
         """The data directory of the daemon that runs or was killed."""
         return Path(self._last_status().get("data") or self.data)
+
+    def last_flags(self) -> str:
+        """The flags of `up` with which the daemon that runs or was killed was started."""
+        return str(self._last_status().get("flags") or "")
 
     def stored_data(self) -> Path | None:
         """The data directory of the last daemon that was ready; None if there is none."""

@@ -90,7 +90,7 @@ class Target(msgspec.Struct, frozen=True):
     def cluster(self) -> Cluster:
         cluster = self.find()
         if cluster is None:
-            raise no_cluster()
+            raise no_cluster(self.home)
         return cluster
 
     def namespace_in(self, cluster: Cluster) -> str:
@@ -101,8 +101,15 @@ class Target(msgspec.Struct, frozen=True):
         return chosen or cluster.endpoint.namespace or "default"
 
 
-def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") -> NoCluster:
-    """The error of a command that needs a cluster and has none."""
+def no_cluster(home: Home | None = None, *, hint: str = "") -> NoCluster:
+    """The error of a command that needs a cluster and has none: what became of the local one."""
+    state, then, pid = (home or Home.of_user()).absence()
+    hint = hint or f"{then[:1].upper()}{then[1:]}."
+    if state == "starting":
+        hint = "Try again in a moment; `arena status` shows when it is up."
+        return NoCluster(f"the local cluster is starting or stopping (pid {pid})", hint=hint)
+    if state == "killed":
+        return NoCluster("the daemon of the local cluster was killed", hint=hint)
     return NoCluster("no cluster is configured, and the local cluster is not running", hint=hint)
 
 
@@ -177,12 +184,20 @@ def _environment_files() -> tuple[Path, ...]:
 def start_cluster(target: Target, notify: Notify) -> Cluster:
     """The local cluster, started because no cluster is configured."""
     if os.environ.get("CI"):
-        raise no_cluster("In CI the local cluster is not started by itself.")
+        raise no_cluster(hint="In CI the local cluster is not started by itself.")
+    import shlex  # not for every command
+
     from muster.client.daemon_start import start  # imports subprocess
 
-    notify("no cluster is configured: using a local cluster here (`arena down` stops it)")
-    _started.append(start([], notify))
-    started = _running_local_cluster(Home.of_user(), "the local cluster")
+    home = Home.of_user()
+    if home.absence().state == "killed":
+        notify(f"{no_cluster(home)}: starting it again (`arena down` stops it)")
+        flags = shlex.split(home.last_flags())  # other nodes, or other data, would lose its jobs
+    else:
+        notify("no cluster is configured: using a local cluster here (`arena down` stops it)")
+        flags = []
+    _started.append(start(flags, notify))
+    started = _running_local_cluster(home, "the local cluster")
     if started is None:
         raise no_cluster()  # it was stopped at once
     return msgspec.structs.replace(started, request_log=target.request_log)
@@ -208,8 +223,11 @@ def _from_file(path: Path, context: str | None, source: str) -> Cluster:
 def _from_files(files: tuple[Path, ...], context: str | None, source: str) -> Cluster:
     endpoint = kube_config.load_files(files, context)
     home = Home.of_user()
+    own = files == (home.kubeconfig,)
+    if own and home.was_killed():
+        raise no_cluster(home)
     # Compare the address too: $KUBECONFIG may name a copy of the local cluster's file.
-    local = files == (home.kubeconfig,) or (home.status() or {}).get("url") == endpoint.url
+    local = own or (home.status() or {}).get("url") == endpoint.url
     return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
 
 

@@ -14,7 +14,7 @@ from kubekit.request_errors import Forbidden
 from muster.cli import dashboard_url, options
 from muster.cli.show.table import json_or_yaml, table
 from muster.client.home import Home
-from muster.client.target import Target, no_cluster
+from muster.client.target import NoCluster, Target, no_cluster
 
 
 @click.command(name="status")
@@ -60,7 +60,7 @@ def command(target: Target, output: str) -> None:
             shown |= {f"local {key}": value for key, value in (daemon or {}).items()}
         print(table([(f"{key}:", str(value)) for key, value in shown.items() if value]))
     if cluster is None:
-        raise no_cluster(hint="")  # the table says how to start one
+        raise NoCluster(str(no_cluster()))  # the table says how to start one
     if problem is not None:
         raise problem
 
@@ -81,7 +81,10 @@ def _local(home: Home) -> dict[str, Any]:
     """Whether the local cluster is up; while `arena down` stops it, the pods that it waits for."""
     daemon = home.status()
     if daemon is None:
-        return {"local": "down", **_without_daemon(home)}
+        state, hint, pid = home.absence()
+        if pid:
+            return {"local": state, "hint": f"starting or stopping (pid {pid})"}
+        return {"local": "down", "hint": f"{state}; {hint}"}
     if not daemon.pop("stopping", False):
         return {"local": "up", "daemon": daemon}
     from muster.local_daemon import what_ends
@@ -90,17 +93,3 @@ def _local(home: Home) -> dict[str, Any]:
     text = what_ends(home)
     pods = f"; {text.removesuffix(' …')}" if text else ""
     return {"local": "stopping", "daemon": daemon, "hint": f"stopping{pods}"}
-
-
-def _without_daemon(home: Home) -> dict[str, str]:
-    """What became of a local cluster whose daemon is not ready, and the next step."""
-    if pid := home.running():
-        return {"local": "starting", "hint": f"starting or stopping (pid {pid})"}
-    if home.was_killed():
-        pods = "pods may still run: `arena up` finds them again, `arena down` stops them"
-        return {"hint": f"killed; {pods}"}
-    data = home.stored_data()
-    if data is None:
-        return {"hint": "down; `arena up --detach` starts it"}
-    flag = f" --data-dir {data}" if data != home.data else ""
-    return {"hint": f"stopped; `arena up --detach{flag}` starts it again, with its jobs"}

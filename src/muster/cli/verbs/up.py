@@ -7,6 +7,7 @@ commands use the local cluster; `arena down` restores the former choice.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,7 +169,10 @@ def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], No
         abandoned = True
 
     watched = on_abandoned if given.pop("temporary", False) else None
-    chosen = Settings(home, dashboard=not given.pop("no_dashboard", False), **given)
+    if "data_dir" in given:
+        given["data_dir"] = given["data_dir"].absolute()
+    flags = shlex.join(_flags(given))
+    chosen = Settings(home, dashboard=not given.pop("no_dashboard", False), flags=flags, **given)
     uvloop.run(serve(chosen, on_ready, watched))
     home.choose_former()
     if abandoned:

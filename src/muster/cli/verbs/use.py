@@ -23,6 +23,10 @@ def command(cluster: str | None) -> None:
     if cluster is not None:
         choose(cluster)
     selected = Target().find()
-    note(f"{no_cluster()}; `arena up` starts it" if selected is None else str(selected))
+    if selected is None:
+        error = no_cluster()
+        note(f"{error}: {error.hint}")
+    else:
+        note(str(selected))
     if cluster is not None and selected is not None and selected.source == "$KUBECONFIG":
         note("$KUBECONFIG is used before this choice; `unset KUBECONFIG` to use the choice", "warn")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from muster.cli import main
+from muster.client import daemon_start
 from muster.client.home import Home
 from muster.client.target import Target
+from tests.controlplane.process_flags import kubeconfig
 
 
 @pytest.fixture
@@ -18,6 +21,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     return Home.of_user()
+
+
+FLAGS = "--nodes=2 '--data-dir=/big disk'"
+AGAIN = f"`arena up --detach {FLAGS}` finds them again, `arena down` stops them"
+
+
+def killed(home: Home) -> None:
+    """Leave the files of a daemon that was killed."""
+    home.make()
+    home.lock.write_text("123456789")
+    home.record.write_text(json.dumps({"pid": 123456789, "flags": FLAGS}))
 
 
 def test_status_before_the_first_start(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,12 +63,53 @@ def test_status_after_down_says_that_jobs_are_kept(
 def test_status_after_a_kill_warns_of_running_pods(
     home: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home.make()
-    home.lock.write_text("123456789")
+    killed(home)
 
     main.run("arena", ["status"])
 
-    assert "local:  killed; pods may still run: `arena up`" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert out == f"local:  killed; pods may still run: {AGAIN}\n"
+    assert err == "error: the daemon of the local cluster was killed\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["get", "j"], ["logs", "j"], ["explain", "j"], ["doctor"]]
+)
+@pytest.mark.parametrize("choice", ["", "local", "KUBECONFIG"])
+def test_every_command_says_that_the_daemon_was_killed_and_what_to_do(
+    home: Home,
+    words: list[str],
+    choice: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed(home)
+    if choice == "KUBECONFIG":
+        home.kubeconfig.write_text(json.dumps(kubeconfig("https://127.0.0.1:1", b"")))
+        monkeypatch.setenv("KUBECONFIG", str(home.kubeconfig))
+    elif choice:
+        home.choose(choice)
+
+    assert main.run("arena", words) == 5
+
+    text = f"error: the daemon of the local cluster was killed\nPods may still run: {AGAIN}.\n"
+    assert capsys.readouterr().err == text
+
+
+def test_a_submit_after_a_kill_starts_the_cluster_again_as_it_was(
+    home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed(home)
+    monkeypatch.delenv("CI", raising=False)
+    given: list[Sequence[str]] = []
+    monkeypatch.setattr(daemon_start, "start", lambda flags, notify: given.append(flags))
+
+    main.run("arena", ["submit", "tf", "--name=j", "true"])
+
+    assert given == [["--nodes=2", "--data-dir=/big disk"]]
+    assert (
+        "the daemon of the local cluster was killed: starting it again" in capsys.readouterr().err
+    )
 
 
 def test_status_while_the_cluster_starts(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
