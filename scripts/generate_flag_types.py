@@ -63,7 +63,7 @@ def type_of(flag: Flag) -> str:
         return "Required[str]"
     if flag.default == ():
         name = "Texts"
-    elif isinstance(flag.default, bool):
+    elif flag.is_switch:
         name = "bool"
     elif isinstance(flag.default, int):
         name = "int"

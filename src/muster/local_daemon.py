@@ -277,7 +277,8 @@ def _components(
 
     agent, listeners = cluster.agent, cluster.server.listeners
     # Plain pods share the host's network, so replicas need ports at one common address.
-    jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
+    address = agent.gateway if agent.choice.kind == "plain" else ""
+    jobs = JobSettings(address=address, pod_scheduler=JobSettings().scheduler)
     names = (*NAMES, "volcano", "scheduler-plugins", "default-scheduler")
     options = scheduler.Options(names, unserved=(CSI_NODES,), one_user=True)
     components: dict[str, Callable[[], Awaitable[None]]] = {

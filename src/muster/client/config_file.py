@@ -16,7 +16,7 @@ KNOWN = {
     "namespace": "namespace that commands use when -n is not given",
     "imagePullSecrets": "secrets to pull images with, separated by commas",
     "tfjob_role_sequence": "order in which the roles of a TFJob start",
-    "gang": "true: submitted jobs start whole or not at all",
+    "gang": "whether submitted jobs start whole or not at all (true), or one by one (false)",
 }
 """Every key that is read, and its meaning."""
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod, Resources
     from kubekit.objects.meta import Condition, Raw
 
+GANG_IF_SCHEDULED = "auto"
+"""The value of the job's annotation `muster.dev/gang` that `arena submit` writes without `--gang`:
+a gang where Muster's scheduler runs, else pods for the cluster's own scheduler."""
 HOLD_ANNOTATION = "muster.dev/hold"
 """On a group: how long room is held for a missing member."""
 ON_HOLD_END_ANNOTATION = "muster.dev/on-hold-end"

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from kubekit.errors import UsageError
 from kubekit.objects.kinds import ADMISSION_POLICIES
 from muster.contract.crds import PART_OF, load_all
 from muster.contract.job_kinds import JOB_KINDS
+from muster.contract.other_schedulers import is_alive
+from muster.contract.scheduler_rights import name_lease
 from muster.install import other_systems, own_installations
 from muster.install.objects import manifests
 
@@ -51,6 +54,7 @@ def plan(request: Request, found: Found, now: datetime) -> Plan:
     _refuse_helm(found)
     values, notes = other_systems.beside_operators(request, found)
     other_systems.refuse_schedulers(values, found, now)
+    values = _with_running_scheduler(values, found, now)
     own, extended, about_crds = _crds(request, found)
     objects, about_policy = _components(values, request.namespace, found)
     own_installations.refuse_second(objects, request.namespace, found)
@@ -60,6 +64,16 @@ def plan(request: Request, found: Found, now: datetime) -> Plan:
     else:
         objects = [*own, *objects]
     return Plan(values, objects, extended, [*notes, *about_crds, *about_policy])
+
+
+def _with_running_scheduler(values: Values, found: Found, now: datetime) -> Values:
+    """The values of an operator that is installed alone, beside a scheduler of Muster's."""
+    own, name = values.operator, name_lease(values.operator.gang_scheduler_name)
+    if values.pod_scheduler or not any(
+        lease.metadata.name == name and is_alive(lease, now) for lease in found.leases
+    ):
+        return values
+    return replace(values, operator=replace(own, pod_scheduler_name=own.gang_scheduler_name))
 
 
 def _components(values: Values, namespace: str, found: Found) -> tuple[list[Raw], list[str]]:

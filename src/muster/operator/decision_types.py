@@ -78,6 +78,9 @@ def with_deletions(pods: Iterable[Pod], uids: Container[str], now: datetime) -> 
 class Settings(msgspec.Struct, frozen=True):
     gang: bool = True
     """Whether a job is a gang when its annotations do not say."""
+    pod_scheduler: str = ""
+    """The scheduler for pods outside of gangs that name none, where that is Muster's; empty: the
+    cluster's own."""
     dialect: str = "auto"
     """The gang dialect of jobs that name none; `auto`: chosen by scheduler and installed CRDs."""
     scheduler: str = "muster"

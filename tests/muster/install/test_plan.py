@@ -225,6 +225,31 @@ def test_our_own_elected_scheduler_is_not_an_obstacle_to_an_upgrade() -> None:
     assert names(planned(found), "Deployment") == DEPLOYMENTS
 
 
+def operator_words(result: Plan) -> list[str]:
+    named = (item for item in result.objects if item["metadata"]["name"] == "muster-operator")
+    (row,) = (item for item in named if item["kind"] == "Deployment")
+    words: list[str] = row["spec"]["template"]["spec"]["containers"][0]["args"]
+    return words
+
+
+def test_single_pods_get_our_scheduler_where_it_is_installed_or_runs() -> None:
+    alone = Values(image="x", scheduler=SchedulerValues(enabled=False))
+    running = Found(leases=(lease("muster-scheduler.muster"),))
+    flag = "--pod-scheduler-name=muster"
+
+    assert flag in operator_words(planned(Found()))
+    assert flag in operator_words(planned(running, alone))
+    assert flag not in operator_words(planned(Found(), alone))
+    volcano = Values(image="x", operator=OperatorValues(gang_scheduler_name="volcano"))
+    assert "--pod-scheduler-name" not in " ".join(operator_words(planned(Found(), volcano)))
+
+
+def test_an_administrator_may_decide_that_jobs_are_no_gangs_by_default() -> None:
+    values = Values(image="x", operator=OperatorValues(gang_by_default=False))
+
+    assert "--enable-gang-scheduling=false" in operator_words(planned(Found(), values))
+
+
 def test_an_installation_by_helm_is_left_to_helm() -> None:
     labels = {"app.kubernetes.io/managed-by": "Helm"}
 

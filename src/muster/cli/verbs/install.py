@@ -56,6 +56,12 @@ if TYPE_CHECKING:
 )
 @click.option("--gang-dialect", default="", metavar="NAME", help="How gangs are declared.")
 @click.option(
+    "--gang-by-default",
+    type=bool,
+    metavar="true|false",
+    help="Whether jobs are gangs if they do not say.  [default: true]",
+)
+@click.option(
     "--replicas",
     type=click.IntRange(1, 20),
     help="Pods of the operator and of the scheduler.  [default: 2]",
@@ -209,10 +215,12 @@ def _values(given: dict[str, Any]) -> Values:
         dashboard = replace(dashboard, hosts=given["dashboard_hosts"])
     if given["scheduler_names"]:
         scheduler = replace(scheduler, names=given["scheduler_names"])
+    by_default: bool | None = given["gang_by_default"]
     operator = replace(
         operator,
         watch_namespace=given["watch_namespace"] or operator.watch_namespace,
         gang_dialect=given["gang_dialect"] or operator.gang_dialect,
+        gang_by_default=operator.gang_by_default if by_default is None else by_default,
     )
     chosen = replace(values, operator=operator, scheduler=scheduler, dashboard=dashboard)
     return deploy_values.check(replace(chosen, image=given["image"] or values.image))

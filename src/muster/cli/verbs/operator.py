@@ -25,9 +25,20 @@ BESIDE_LOCAL = (
     "--enable-gang-scheduling/--no-enable-gang-scheduling",
     default=True,
     show_default=True,
-    help="Start the replicas of a job together or not at all.",
+    help="Start the replicas of a job together or not at all, if the job does not say.",
 )
-@click.option("--gang-scheduler-name", default="muster", show_default=True)
+@click.option(
+    "--gang-scheduler-name",
+    default="muster",
+    show_default=True,
+    help="The scheduler of gangs whose pods name none.",
+)
+@click.option(
+    "--pod-scheduler-name",
+    default="",
+    help="The scheduler of pods outside of gangs that name none, if it is Muster's.  "
+    "[default: the cluster's own]",
+)
 @click.option("--gang-dialect", default="auto", show_default=True, help="How gangs are declared.")
 @click.option(
     "--cluster-domain",
@@ -85,6 +96,7 @@ def _settings(given: dict[str, Any]) -> Settings:
         gang=given.pop("enable_gang_scheduling"),
         dialect=_checked_dialect(given.pop("gang_dialect")),
         scheduler=given.pop("gang_scheduler_name"),
+        pod_scheduler=given.pop("pod_scheduler_name"),
         domain=given.pop("cluster_domain").strip("."),
         delivery_image=given.pop("mpi_kubectl_delivery_image"),
         init_image=given.pop("pytorch_init_container_image"),

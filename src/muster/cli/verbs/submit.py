@@ -198,7 +198,7 @@ def _option(flag: Flag) -> Callable[[Any], Any]:
         "old": flag.old,
         "group": flag.group,
     }
-    if isinstance(default, bool):
+    if flag.is_switch:
         switch = f"{flag.spelling}/--no-{flag.spelling.lstrip('-')}"
         # None means that the switch was not written, as opposed to switched off.
         return click.option(switch, flag.field, default=None, **settings)

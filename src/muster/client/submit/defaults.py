@@ -44,12 +44,13 @@ def with_defaults(kind: type[Submission], given: dict[str, Any]) -> dict[str, An
     return fields
 
 
-def gang_default(type_: str) -> bool:
-    """Whether jobs are gangs without the flag: the chart says it, else the config file."""
+def gang_default(type_: str) -> bool | None:
+    """Whether jobs are gangs without the flag: the chart says it, else the config file.
+
+    None if neither does: then the cluster decides.
+    """
     chart = _gang_of_chart(type_)
-    if chart is not None:
-        return chart
-    return bool(config_file.switch("gang"))
+    return config_file.switch("gang") if chart is None else chart
 
 
 def _gang_of_chart(type_: str) -> bool | None:

@@ -240,7 +240,7 @@ def flag_value(where: str, flag: Flag, value: Any) -> Any:
     if flag.default == ():
         return _entries(where, flag.field, value)
     text = _text(where, value)
-    if isinstance(flag.default, bool):
+    if flag.is_switch:
         if (switch := config_file.parse_bool(text)) is not None:
             return switch
         raise UsageError(f"{where} is {text!r}; write true or false")

@@ -373,11 +373,25 @@ def scheduler_names(facts: Facts) -> Iterator[Finding]:
             fix = f"muster install --image IMAGE --scheduler-name {name}"
             text = f"no scheduler answers to {name}; {why}"
             found.append(error("scheduler names", text, fix))
+    found += _beside_line(facts)
     names = {*used, *_names_of_muster(facts)}
     for name in sorted(names):
         found += _twice(name, facts)
     served = ", ".join(sorted(_live_names(facts)))
     yield from found or [ok("scheduler names", f"Muster answers to {served or 'none'}")]
+
+
+def _beside_line(facts: Facts) -> Iterator[Finding]:
+    """An operator that was installed before the scheduler: single pods pass by the line."""
+    for component in facts.components:
+        name = next(iter(component.argument("--gang-scheduler-name")), "")
+        if component.argument("--pod-scheduler-name") or name not in _live_names(facts):
+            continue
+        text = (
+            f"{facts.name_of(component)} leaves pods outside of gangs to the cluster's own "
+            f"scheduler, though Muster's answers to {name}: they pass the gangs in line"
+        )
+        yield warning("scheduler names", text, install_again(facts, component))
 
 
 def _scheduler(pod: Pod) -> str:
@@ -511,6 +525,8 @@ def _flags(namespace: str, here: dict[str, Component]) -> Iterator[str]:
         yield "--no-dashboard"
     if (operator := here.get("operator")) and operator.served_namespace:
         yield f"--watch-namespace {operator.served_namespace}"
+    if operator and "false" in operator.argument("--enable-gang-scheduling"):
+        yield "--gang-by-default false"
     names = here["scheduler"].argument("--scheduler-name") if "scheduler" in here else NAMES
     if tuple(names) != NAMES:
         yield from (f"--scheduler-name {name}" for name in names)

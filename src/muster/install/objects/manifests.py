@@ -96,6 +96,10 @@ def arguments(component: str, values: Values) -> list[str]:
         return [*words, *values.scheduler.extra_args]
     words.append(f"--gang-dialect={values.operator.gang_dialect}")
     words.append(f"--gang-scheduler-name={values.operator.gang_scheduler_name}")
+    if values.pod_scheduler:
+        words.append(f"--pod-scheduler-name={values.pod_scheduler}")
+    if not values.operator.gang_by_default:
+        words.append("--enable-gang-scheduling=false")
     if values.operator.watch_namespace:
         words.append(f"--namespace={values.operator.watch_namespace}")
     leases = lease_namespace(component, values)

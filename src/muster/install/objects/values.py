@@ -50,8 +50,12 @@ class OperatorValues(Strict, frozen=True):
     resources: Resources = Resources({"cpu": "100m", "memory": "128Mi"})
     watch_namespace: str = ""
     """Serve this namespace only, with rights in it alone; empty: all namespaces."""
+    gang_by_default: bool = True
+    """Whether jobs are gangs if they do not say."""
     gang_dialect: str = "auto"
     gang_scheduler_name: str = "muster"
+    pod_scheduler_name: str = ""
+    """The scheduler of pods outside of gangs; empty: that of gangs, if it is installed too."""
     extra_args: tuple[str, ...] = ()
 
 
@@ -112,6 +116,13 @@ class Values(Strict, frozen=True):
         """The names of the components that are installed."""
         return tuple(name for name in COMPONENTS if self.of(name).enabled)
 
+    @property
+    def pod_scheduler(self) -> str:
+        """The scheduler that the operator gives to pods outside of gangs; empty: none."""
+        own, scheduler = self.operator, self.scheduler
+        is_ours = scheduler.enabled and own.gang_scheduler_name in scheduler.names
+        return own.pod_scheduler_name or (own.gang_scheduler_name if is_ours else "")
+
     def of(self, component: str) -> OperatorValues | SchedulerValues | DashboardValues:
         """The section of one component."""
         section: OperatorValues | SchedulerValues | DashboardValues = getattr(self, component)
@@ -154,6 +165,8 @@ def check(values: Values) -> Values:
     for name in values.scheduler.names:
         _check_scheduler_name(name, "--scheduler-name")
     _check_scheduler_name(values.operator.gang_scheduler_name, "operator.gangSchedulerName")
+    if single := values.operator.pod_scheduler_name:
+        _check_scheduler_name(single, "operator.podSchedulerName")
     _check_dialect(values.operator.gang_dialect)
     _check_settings(values.scheduler.settings)
     _check_resources(values)

@@ -66,6 +66,11 @@ class Flag(NamedTuple):
     group: str = ""
     """The heading below which the help shows it."""
 
+    @property
+    def is_switch(self) -> bool:
+        """Whether its value is true or false; the default None leaves the choice to the cluster."""
+        return self.default is None or isinstance(self.default, bool)
+
 
 def _flag(default: Any, help: str, **spellings: str) -> Any:
     """A field that a flag fills: `--` and the name of the field, unless `spelling` is given."""
@@ -139,7 +144,7 @@ class Submission:
         "", "Where the trained model will be, e.g. pvc://models/mnist: as --model-dir in a claim."
     )
 
-    gang: bool = _flag(False, "Start all replicas together or none.")
+    gang: bool | None = _flag(None, "Start all replicas or none.  [default: the cluster's]")
     priority: str = _flag("", "Priority class of the pods.", short="-p")
     queue: bool = _flag(False, "Let kube-queue start the job.")
     toleration: Texts = _flag((), "KEY=VALUE:EFFECT,Equal|Exists, or all.")
@@ -177,11 +182,14 @@ class Submission:
     ttl_after_finished: str = _flag("", "Delete the job this long after its end.")
 
     @property
-    def is_gang(self) -> bool:
-        """Whether all replicas start together; replicas that share a domain do."""
+    def is_gang(self) -> bool | None:
+        """Whether all replicas start together; None: as the cluster decides.
+
+        Replicas that share a domain do.
+        """
         marks = (f"{TOPOLOGY_ANNOTATION}=", f"{PREFERRED_TOPOLOGY_ANNOTATION}=")
         near = any(entry.startswith(marks) for entry in self.annotation)
-        return self.gang or bool(self.topology) or near
+        return True if self.topology or near else self.gang
 
     @property
     def directory(self) -> str:

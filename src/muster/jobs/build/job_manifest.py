@@ -21,7 +21,11 @@ from kubekit.errors import UsageError
 from kubekit.objects.annotation_values import read_integer
 from muster.contract import local_cluster_names
 from muster.contract.exported_models import MODEL_DIR
-from muster.contract.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
+from muster.contract.gang import (
+    GANG_IF_SCHEDULED,
+    PREFERRED_TOPOLOGY_ANNOTATION,
+    TOPOLOGY_ANNOTATION,
+)
 from muster.contract.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.jobs import names
 from muster.jobs.build import code_sync, flag_values, pod_affinity, roles, volumes
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from muster.jobs.build.roles import Role
 
 GANG = "muster.dev/gang"
+_GANG_WORDS = {True: "true", False: "false", None: GANG_IF_SCHEDULED}
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
 REQUESTED = "requestGPUsOfJobOwner"
 SUCCESS_POLICIES = ("ChiefWorker", "AllWorkers")
@@ -155,7 +160,7 @@ def _annotations(args: Submission) -> dict[str, str]:
 def _about(args: Submission, present: list[Role]) -> dict[str, str]:
     """The annotations of the job alone."""
     gpus = sum(role.count * role.gpus for role in present if role.name != "PS")
-    rows = {GANG: "true" if args.is_gang else "false", REQUESTED: str(gpus)}
+    rows = {GANG: _GANG_WORDS[args.is_gang], REQUESTED: str(gpus)}
     if args.queue:
         rows["scheduling.x-k8s.io/suspend"] = "true"
     if isinstance(args, TensorFlow) and args.role_sequence:

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kubekit.objects import kinds
+from muster.contract.gang import GANG_IF_SCHEDULED
 from muster.contract.gang_dialects import (
     DIALECT_CHOICES,
     DIALECTS,
@@ -47,7 +48,8 @@ def wanted_dialect(job: Job, observed: Observed, settings: Settings) -> str:
     # An annotation of the job wins over the flag of the operator; replicas that must share a domain
     # are a gang.
     requested = switch == "true" or job.annotation("topology")
-    if switch == "false" or (not settings.gang and not requested):
+    by_default = settings.gang and (switch != GANG_IF_SCHEDULED or settings.pod_scheduler)
+    if switch == "false" or not (requested or by_default):
         return "none"
     # The templates declare their own gang: the operator adds nothing to it.
     if any(_names_gang(spec, requested=switch == "true") for spec in job.replica_specs):

@@ -75,7 +75,7 @@ it gets no others: `muster.dev/late`, for one, is the operator's own."""
 
 @dataclass(frozen=True)
 class Gang:
-    """How one job's gang is declared."""
+    """How one job's gang is declared; in the dialect `none` the pods are no gang."""
 
     job: Job
     dialect: str
@@ -152,7 +152,7 @@ def gang_of(job: Job, observed: Observed, settings: Settings) -> Gang:
         # A gang larger than the job could never start.
         size = min(policy.min_available, size)
     dialect = dialect_of(job, observed, settings)
-    scheduler = settings.scheduler if dialect != "none" else ""
+    scheduler = settings.scheduler if dialect != "none" else settings.pod_scheduler
     resources = policy.min_resources or _resources(roles, size, observed.priorities)
     named, known = policy.priority_class, observed.priorities
     priority_class = named if scheduler and not _lacks_class(named, known) else ""

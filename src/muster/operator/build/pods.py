@@ -53,7 +53,9 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     if account and job.is_rank_0(replica.role, replica.index):
         spec.pop("serviceAccount", None)
         spec |= {"serviceAccountName": account, "automountServiceAccountToken": True}
-    if gang.scheduler and not spec.get("schedulerName"):
+    # A claim of devices is allocated by the cluster's own scheduler; Muster's would refuse the pod.
+    left = gang.dialect == "none" and spec.get("resourceClaims")
+    if gang.scheduler and not spec.get("schedulerName") and not left:
         spec["schedulerName"] = gang.scheduler
     # Quotas and admission look at pods: a class that only the group names would pass them by.
     if gang.priority_class and not spec.get("priorityClassName") and spec.get("priority") is None:

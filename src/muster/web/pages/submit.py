@@ -76,7 +76,8 @@ async def show(request: web.Request) -> web.Response:
     if source := request.query.get("from"):
         return await _copy(request, source)
     type_ = _type(request.query.get("type", ""))
-    values = {"gang": "on"} if type_ in BY_TYPE and gang_default(type_) else {}
+    gang = gang_default(type_) if type_ in BY_TYPE else None
+    values = {} if gang is None else {"gang": str(gang).lower()}
     return await _form(request, type_, values)
 
 

@@ -69,7 +69,8 @@ class FormField(msgspec.Struct, frozen=True):
     name: str
     label: str
     shape: str
-    """`text`, `number`, `switch`, `lines` (one entry in each), `command` or `manifest`."""
+    """`text`, `number`, `switch`, `choice` (yes, no or neither), `lines` (one entry in each),
+    `command` or `manifest`."""
     help: str = ""
     flag: str = ""
     value: str = ""
@@ -238,10 +239,10 @@ def _fields(type_: str, defaults: Defaults) -> list[FormField]:
 
 
 def _field(flag: Flag, defaults: Defaults) -> FormField:
-    default = "" if flag.default in (MISSING, (), "", 0) else str(flag.default)
+    default = "" if flag.default in (MISSING, (), "", 0, None) else str(flag.default)
     shape = "text"
-    if isinstance(flag.default, bool):
-        shape, default = "switch", ""
+    if flag.is_switch:
+        shape, default = "choice" if flag.default is None else "switch", ""
     elif isinstance(flag.default, int):
         shape, default = "number", str(flag.default)
     elif flag.default == ():

@@ -42,6 +42,7 @@ def test_every_flag_reaches_the_settings(started: list[Settings]) -> None:
         "--no-enable-gang-scheduling",
         "--gang-dialect=pdb",
         "--gang-scheduler-name=volcano",
+        "--pod-scheduler-name=muster",
         "--cluster-domain=.k8s.example",
         "--mpi-kubectl-delivery-image=kubectl:1",
         "--pytorch-init-container-image=alpine:3",
@@ -51,6 +52,7 @@ def test_every_flag_reaches_the_settings(started: list[Settings]) -> None:
     assert answer.exit_code == 0, answer.output
     (settings,) = started
     assert (settings.gang, settings.dialect, settings.scheduler) == (False, "pdb", "volcano")
+    assert settings.pod_scheduler == "muster"
     assert (settings.domain, settings.delivery_image, settings.init_image) == (
         "k8s.example",
         "kubectl:1",

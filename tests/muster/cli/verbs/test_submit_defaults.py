@@ -43,10 +43,12 @@ def chart(machine: Machine, text: str, type_: str = "tfjob") -> None:
     file.write_text(text)
 
 
-def test_without_flag_chart_and_config_a_job_is_not_a_gang(machine: Machine) -> None:
+def test_without_flag_chart_and_config_the_cluster_decides_about_the_gang(
+    machine: Machine,
+) -> None:
     built = machine.dry(*TF, "x")
 
-    assert built.at(GANG) == "false"
+    assert built.at(GANG) == "auto"
     assert built.at("job/spec/runPolicy/schedulingPolicy") is None
 
 
@@ -64,7 +66,7 @@ def test_the_charts_values_turn_gangs_on_for_their_kind_only(machine: Machine) -
     assert built.at(GANG) == "true"
     assert built.at("job/spec/runPolicy/schedulingPolicy/minAvailable") == 2
     assert built.at("pod:Worker/schedulerName") is None
-    assert machine.dry("jax", *TF[1:], "x").at(GANG) == "false"
+    assert machine.dry("jax", *TF[1:], "x").at(GANG) == "auto"
 
 
 def test_the_charts_values_take_precedence_over_the_config_file(machine: Machine) -> None:

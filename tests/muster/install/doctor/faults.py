@@ -317,6 +317,11 @@ FAULTS: dict[str, Fault] = {
                 _argument("--gang-scheduler-name=muster", "--gang-scheduler-name=absent")),
         "error", "scheduler names", "no scheduler answers to absent", "--scheduler-name absent",
     ),
+    "an operator that lets single pods pass the line": Fault(
+        partial(changed, _deployment("operator"),
+                _argument("--pod-scheduler-name=muster", "--debug")),
+        "warning", "scheduler names", "they pass the gangs in line", "muster install",
+    ),
     "a scheduler name with two answers": Fault(
         partial(added, LEASE(), lease("kube-batch", holder="other")),
         "error", "scheduler names", "2 schedulers answer to kube-batch", "stop one",

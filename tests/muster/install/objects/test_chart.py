@@ -23,6 +23,8 @@ CHOICES: dict[str, Any] = {
         "scheduler": {"enabled": False},
     },
     "no dashboard": {"dashboard": {"enabled": False}},
+    "volcano": {"operator": {"gangSchedulerName": "volcano", "gangByDefault": False}},
+    "single pods elsewhere": {"operator": {"podSchedulerName": "default-scheduler"}},
     "everything": {
         "imagePullPolicy": "Always",
         "imagePullSecrets": ["registry"],

@@ -136,10 +136,13 @@ def test_gang_marks_the_job_and_labels_every_pod_with_the_number_of_members() ->
         assert labels["pod-group.scheduling.sigs.k8s.io/min-available"] == "5"
 
 
-def test_a_job_without_gang_is_annotated_as_no_gang() -> None:
-    job = built(workers=2)
+@pytest.mark.parametrize(("gang", "word"), [(False, "false"), (None, "auto")])
+def test_a_job_without_gang_says_whether_the_user_or_the_cluster_decides(
+    gang: bool | None, word: str
+) -> None:
+    job = built(workers=2, gang=gang)
 
-    assert job["metadata"]["annotations"]["muster.dev/gang"] == "false"
+    assert job["metadata"]["annotations"]["muster.dev/gang"] == word
     labels = role(job, "Worker")["template"]["metadata"]["labels"]
     assert "pod-group.scheduling.sigs.k8s.io/name" not in labels
 

@@ -187,6 +187,62 @@ def test_gang_scheduling_can_be_off_by_default_and_on_for_one_job() -> None:
     assert not settled(raw).objects
 
 
+@pytest.mark.parametrize(
+    ("settings", "scheduler"),
+    [
+        (Settings(pod_scheduler="muster"), "muster"),  # beside Muster's scheduler
+        (Settings(pod_scheduler="muster", gang=False), "muster"),  # where no job is a gang
+        (Settings(), None),  # beside the cluster's own scheduler alone
+    ],
+)
+def test_pods_outside_of_a_gang_stand_in_the_same_line(
+    settings: Settings, scheduler: str | None
+) -> None:
+    raw = manifest()
+    raw["metadata"]["annotations"] = {"muster.dev/gang": "false"}
+    model = settled(raw, settings)
+
+    assert model.objects == {}
+    chosen = {pod["spec"].get("schedulerName") for pod in model.manifests.values()}
+    assert chosen == {scheduler}
+
+
+@pytest.mark.parametrize(
+    ("settings", "gang"),
+    [
+        (Settings(pod_scheduler="muster"), True),
+        (Settings(), False),
+        (Settings(pod_scheduler="muster", gang=False), False),
+    ],
+)
+def test_a_job_that_leaves_it_open_is_a_gang_where_our_scheduler_runs(
+    settings: Settings, gang: bool
+) -> None:
+    raw = manifest()
+    raw["metadata"]["annotations"] = {"muster.dev/gang": "auto"}
+
+    assert bool(settled(raw, settings).objects) == gang
+
+
+def test_a_scheduler_that_the_manifest_names_stays() -> None:
+    raw = scheduled_by("default-scheduler")
+    raw["metadata"]["annotations"] = {"muster.dev/gang": "false"}
+    model = settled(raw, Settings(pod_scheduler="muster"))
+
+    assert model.manifests["j-worker-0"]["spec"]["schedulerName"] == "default-scheduler"
+
+
+def test_a_pod_with_claims_of_devices_is_left_to_the_clusters_scheduler() -> None:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    roles = {"Worker": replica(1, resourceClaims=claims), "PS": replica(1)}
+    raw = manifest(roles=roles)
+    raw["metadata"]["annotations"] = {"muster.dev/gang": "false"}
+    model = settled(raw, Settings(pod_scheduler="muster"))
+
+    assert "schedulerName" not in model.manifests["j-worker-0"]["spec"]
+    assert model.manifests["j-ps-0"]["spec"]["schedulerName"] == "muster"
+
+
 def test_a_job_may_choose_its_dialect() -> None:
     raw = manifest()
     raw["metadata"]["annotations"] = {"muster.dev/gang-dialect": "pdb"}
