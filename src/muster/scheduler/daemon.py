@@ -37,6 +37,7 @@ from muster.scheduler.effects.group_acceptor import GroupAcceptor
 from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.effects.volume_provisioner import Provisioner
 from muster.scheduler.effects.waiting_line_publisher import LinePublisher
+from muster.scheduler.isolated_errors import isolated
 from muster.scheduler.loop import Loop
 from muster.scheduler.name_leases import NameLeases
 from muster.scheduler.settings import Settings, SettingsFile, load
@@ -154,9 +155,10 @@ class Service:
         self._line.changed()
 
     def _settled(self, result: BindResult) -> None:
-        if result.missing_right:
-            binding = result.binding
-            self._reporter.missing_right(binding.bind.gang, (binding.pod,), result.missing_right)
+        bind, pod, _ = result.binding
+        with isolated("report", bind.gang):
+            if result.missing_right:
+                self._reporter.missing_right(bind.gang, (pod,), result.missing_right)
         self._loop.settled(result)
 
     def delete(self, delete: Delete) -> None:
@@ -170,9 +172,11 @@ class Service:
 
     def _not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
         """The server does not delete a pod, or (no `why`) at last did."""
-        gang_deletion.deletion_failed(self.state, pod, why)
-        if why:
-            self._reporter.not_deleted(delete, pod, why)
+        with isolated("deletion", delete.gang):
+            gang_deletion.deletion_failed(self.state, pod, why)
+        with isolated("report", delete.gang):
+            if why:
+                self._reporter.not_deleted(delete, pod, why)
         self._loop.wake()
 
     def report(self, report: Report) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from kubekit.telemetry.metrics import counter, histogram
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.decisions.decision import (
+    LONGEST_PAUSE,
     RELEASED,
     Action,
     Bind,
@@ -88,8 +89,10 @@ class Loop:
         if outcome is BindOutcome.BOUND:
             return
         log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, result.why)
-        with isolated("bind", key):
+        with isolated("bind", key) as guard:
             self._not_bound(result)
+        if guard.error is not None:
+            self.state.mark_due(key)
         self.wake()
 
     def _not_bound(self, result: BindResult) -> None:
@@ -126,9 +129,12 @@ class Loop:
         with isolated("decision", key) as guard, DECISION_SECONDS.time():
             return consider(self.state, key, self._clock()).actions
         assert guard.error is not None
-        decision = after_error(known(self.state, self._clock()), key, guard.error)
-        apply(self.state, decision)
-        return decision.actions
+        with isolated("recovery", key):
+            decision = after_error(known(self.state, self._clock()), key, guard.error)
+            apply(self.state, decision)
+            return decision.actions
+        self.state.line.wake_at(self._clock() + LONGEST_PAUSE, key)
+        return ()
 
     async def _sleep(self) -> None:
         timer = self.state.line.next_timer()

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
+from kubekit.client.client import Client
+from kubekit.client.request import Request, Response
+from kubekit.objects.kinds import NODES, PODS, Kind
+from kubekit.objects.storage import STORAGE_CLASSES, VOLUME_CLAIMS
 from muster.contract.gang import GangKey
-from muster.scheduler import daemon, isolated_errors
-from muster.scheduler.decisions import gang_decision, unplaced_gang, volume_provisioning
+from muster.contract.pod_groups import VOLCANO_POD_GROUPS
+from muster.scheduler import daemon, isolated_errors, loop
+from muster.scheduler.cluster.nodes import NodeTable
+from muster.scheduler.cluster.pod_class import PodClasses
+from muster.scheduler.decisions import (
+    gang_decision,
+    gang_deletion,
+    unplaced_gang,
+    volume_provisioning,
+)
 from muster.scheduler.decisions.decision import FIRST_PAUSE, GangView
+from muster.scheduler.effects import waiting_line_publisher
 from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.waiting_line import Parked
+from muster.scheduler.placement import filters
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 from tests import unexpected_errors
+from tests.api_in_memory import ApiInMemory
 from tests.muster.scheduler.builders import gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster
 from tests.muster.scheduler.volume_builders import claim, cluster_of, using
@@ -333,3 +350,184 @@ async def test_the_rest_after_an_error_has_an_end(monkeypatch: pytest.MonkeyPatc
     assert isinstance(rest, Parked)
     assert rest.until is not None
     assert cluster.state.line.timer_of(BAD) == rest.until
+
+
+# -- every step of the running daemon --------------------------------------------------------------
+
+
+class Server(ApiInMemory):
+    """Binds pods, and gives answers that the client trips over to some requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken = ""
+
+    async def send(self, request: Request) -> Response:
+        if self.broken and request.path.endswith(self.broken):
+            raise ZeroDivisionError("a bug")
+        if not request.path.endswith("/binding"):
+            return await super().send(request)
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        assert request.body is not None
+        binding = json.loads(request.body)
+        self.patch(
+            request.path.removesuffix("/binding"),
+            {
+                "metadata": {"annotations": binding["metadata"].get("annotations") or {}},
+                "spec": {"nodeName": binding["target"]["name"]},
+                "status": {"phase": "Running"},
+            },
+        )
+        return Response(201, {}, b"{}")
+
+    def put_all(self, kind: Kind[Any], *objects: Any) -> None:
+        self.add(*map(msgspec.to_builtins, objects), kind=kind)
+
+    def node_of(self, name: str) -> str:
+        return str(self.objects[f"{POD_PATH}/{name}"]["spec"].get("nodeName") or "")
+
+
+POD_PATH = "/api/v1/namespaces/default/pods"
+BAD_SPEC = {"tolerations": [{"key": "bad"}]}
+STORAGE = {
+    "metadata": {"name": "late", "namespace": ""},
+    "provisioner": "x",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+CLAIM = {
+    "metadata": {"name": "bad", "namespace": "default"},
+    "spec": {
+        "storageClassName": "late",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+    "status": {"phase": "Pending"},
+}
+LINE = "/api/v1/namespaces/kube-system/configmaps/muster-line"
+LATER = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+    "weight": 1,
+    "podAffinityTerm": {
+        "labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"
+    },
+}]}}}  # fmt: skip
+"""Makes a label count that did not before: all pods are classified again."""
+
+
+def room_for_all(server: Server) -> None:
+    server.remove(f"{POD_PATH}/first")
+
+
+def deletion_of_bad(server: Server) -> None:
+    mark = {gang_deletion.DELETION_ANNOTATION: "Released/2026-01-01T00:00:00Z"}
+    server.patch(f"{POD_PATH}/bad-run-0", {"metadata": {"annotations": mark}})
+    room_for_all(server)
+
+
+def refused_deletion(server: Server) -> None:
+    server.forbidden.add("DELETE pods/bad-run-0")
+    deletion_of_bad(server)
+
+
+def refused_bind(server: Server) -> None:
+    server.forbidden.add("POST pods/bad-0/binding")
+    room_for_all(server)
+
+
+def new_node(server: Server) -> None:
+    server.put_all(NODES, node("bad-node", gpus=6))
+    room_for_all(server)
+
+
+def new_group(server: Server) -> None:
+    server.put_all(VOLCANO_POD_GROUPS, volcano_group("bad-new", 1))
+    room_for_all(server)
+
+
+class Place(NamedTuple):
+    """A place where an error about `bad` is raised, where it is counted, and how it is reached."""
+
+    where: str
+    of: Any
+    function: str = ""
+    """A function of `of`; else the requests that end with the text `of` raise."""
+    happens: Callable[[Server], None] = room_for_all
+    also: tuple[tuple[Any, str], ...] = ()
+
+
+DECIDES = ((gang_decision, "_verdict"),)
+PLACES = [
+    Place("wake", filters, "copies"),
+    Place("place", State, "_place_of"),
+    Place("class", PodClasses, "of"),
+    Place("node", NodeTable, "_write", new_node),
+    Place("recovery", loop, "after_error", also=DECIDES),
+    Place("recovery", loop, "apply", also=DECIDES),
+    Place("bind", "pods/bad-0/binding"),
+    Place("bind", loop, "bind_failed", refused_bind),
+    Place("report", Reporter, "missing_right", refused_bind),
+    Place("deletion", gang_deletion, "mark_patch", deletion_of_bad),
+    Place("deletion", "pods/bad-run-0/status", "", deletion_of_bad),
+    Place("deletion", "pods/bad-run-0", "", deletion_of_bad),
+    Place("deletion", gang_deletion, "deletion_failed", refused_deletion),
+    Place("report", Reporter, "not_deleted", refused_deletion),
+    Place("volume", "persistentvolumeclaims/bad"),
+    Place("group", "podgroups/bad-new/status", "", new_group),
+    Place("line", waiting_line_publisher, "_waiting_gang"),
+    Place("line", waiting_line_publisher, "_held_room"),
+    Place("line", waiting_line_publisher, "_fitted"),
+    Place("report", Reporter, "_report_group"),
+]
+
+
+def raises_about_bad(original: Callable[..., Any], on: list[bool]) -> Callable[..., Any]:
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if on and "bad" in repr([getattr(argument, "key", argument) for argument in arguments]):
+            raise ZeroDivisionError("a bug")
+        return original(*arguments, **options)
+
+    return wrapped
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda row: f"{row.where}-{row.function or row.of}")
+async def test_an_error_about_one_gang_in_any_part_of_the_daemon_leaves_the_others_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on: list[bool] = []
+    for module, function in ((place.of, place.function), *place.also):
+        if function:
+            wrapped = raises_about_bad(getattr(module, function), on)
+            monkeypatch.setattr(module, function, wrapped)
+    server = Server()
+    server.put_all(NODES, node("n1", gpus=6))
+    server.put_all(PODS, pod("first", gpus=6, spec={"nodeName": "n1"}))
+    for name, created in (("bad", 0.0), ("good", 1.0)):
+        server.put_all(VOLCANO_POD_GROUPS, volcano_group(name, 2, created=created))
+        spec = BAD_SPEC if name == "bad" else None
+        server.put_all(PODS, *gang(name, 2, gpus=1, created=created, spec=spec))
+    server.put_all(VOLCANO_POD_GROUPS, volcano_group("bad-run", 2))
+    server.put_all(PODS, *gang("bad-run", 2, spec={"nodeName": "n1"}))
+    server.add(STORAGE, kind=STORAGE_CLASSES)
+    server.add(CLAIM, kind=VOLUME_CLAIMS)
+    server.put_all(PODS, pod("bad-volume", gpus=1, created=5, spec=using("bad")))
+    options = daemon.Options(names=("muster", "volcano"))
+    task = asyncio.create_task(daemon.run(Client(server), options))
+    await asyncio.sleep(5)  # pace: virtual
+    server.patch(f"{POD_PATH}/bad-run-1", {"status": {"phase": "Failed"}})
+    await asyncio.sleep(5)  # pace: virtual
+    assert '"default/good"' in server.objects[LINE]["data"]["line"]
+    before = counted(place.where)
+    on.append(True)
+    if not place.function:
+        server.broken = place.of
+    place.happens(server)
+    await asyncio.sleep(60)  # pace: virtual
+    server.put_all(PODS, pod("later", spec=LATER))
+    await asyncio.sleep(60)  # pace: virtual
+
+    assert [server.node_of(name) for name in ("good-0", "good-1", "later")] == ["n1"] * 3
+    assert counted(place.where) > before
+    assert '"default/good"' not in server.objects[LINE]["data"]["line"]
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])

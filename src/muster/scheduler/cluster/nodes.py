@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kubekit.objects.core import Node, Taint
 from kubekit.objects.meta import find_condition
 from muster.scheduler.cluster.pod_class import PodClasses, Vector, parse_resources
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,7 +127,8 @@ class NodeTable:
         self._waiting, self._leaving = {}, set()
         self.layout += 1
         for name in added:
-            self._write(self.rows[name], self.nodes[self.rows[name]], new=True)
+            with isolated("node", name):  # after an error it is closed
+                self._write(self.rows[name], self.nodes[self.rows[name]], new=True)
         return added
 
     def has_label(self, key: str) -> bool:

@@ -25,6 +25,7 @@ from muster.scheduler.cluster.nodes import NodeTable
 from muster.scheduler.cluster.pod_class import PodClass, PodClasses, PodTerm
 from muster.scheduler.cluster.pod_counts import PodCount, PodCounts, Use
 from muster.scheduler.cluster.volumes import Volumes
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -268,9 +269,10 @@ class Snapshot:
     def _classify(self) -> None:
         """Classify every slot again: a selector names a label key that no class held before."""
         for slot in list(self.slots.values()):
-            cls = self.classes.of(slot.pod)
-            if cls is not slot.cls:
-                self.put(replace(slot, cls=cls))
+            with isolated("class", slot.pod.metadata.key):  # after an error it keeps its class
+                cls = self.classes.of(slot.pod)
+                if cls is not slot.cls:
+                    self.put(replace(slot, cls=cls))
         self._recount()
 
     def _recount(self) -> None:

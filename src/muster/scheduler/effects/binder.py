@@ -20,6 +20,7 @@ from kubekit.errors import MusterError
 from kubekit.objects.kinds import PODS
 from kubekit.request_errors import Conflict, NotFound, is_temporary
 from muster.contract.gang import PLAN_ANNOTATION
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,9 @@ class Binder:
             binding = await self._waiting.get()
             uid = binding.pod.metadata.uid
             settle = self._settle_left_over if uid in self._left_over else self._settle
-            result = await settle(binding)
+            result = BindResult(binding, BindOutcome.REFUSED, "an error in the scheduler itself")
+            with isolated("bind", binding.pod.metadata.key):
+                result = await settle(binding)
             self._open.pop(uid, None)
             self._left_over.discard(uid)
             self._settled(result)

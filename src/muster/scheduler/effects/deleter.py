@@ -24,6 +24,7 @@ from kubekit.objects.kinds import PODS
 from kubekit.request_errors import ApiError, Conflict, NotFound, is_temporary
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.reporter import Refusals, report_to_nobody
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,8 +119,14 @@ class Deleter:
         loop = asyncio.get_running_loop()
         while True:
             deletion = await ready.get()
-            pause = await self._advance(deletion) if self._may_act() else LONGEST_PAUSE
             batch = deletion.batch
+            pause: float | None = LONGEST_PAUSE
+            with isolated("deletion", deletion.pod.metadata.key) as guard:
+                if self._may_act():
+                    pause = await self._advance(deletion)
+            if guard.error is not None:  # it is deleted even if it cannot be marked
+                deletion.marked_at = loop.time()
+                batch.unmarked.discard(deletion.pod.metadata.uid)
             if pause is not None:
                 loop.call_later(pause, ready.put_nowait, deletion)
             elif batch.unmarked:

@@ -16,6 +16,7 @@ from kubekit.errors import MusterError
 from kubekit.request_errors import NotFound
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from muster.scheduler.effects.reporter import Refusals
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,7 +62,12 @@ class GroupAcceptor:
             self._wake.clear()
             for key in [key for key, due in self._waiting.items() if due <= clock()]:
                 # Taken out first: a group of that name that comes during the write is written too.
-                if self._waiting.pop(key, None) is not None and not await self._accept(key):
+                if self._waiting.pop(key, None) is None:
+                    continue
+                accepted = False
+                with isolated("group", key):
+                    accepted = await self._accept(key)
+                if not accepted:
                     self._waiting.setdefault(key, clock() + RETRY_SECONDS)
             # Groups that arrived during the writes have set the event.
             with contextlib.suppress(TimeoutError):

@@ -16,6 +16,7 @@ from kubekit.errors import MusterError
 from kubekit.objects.storage import SELECTED_NODE, VOLUME_CLAIMS, VOLUMES, claim_ref_patch
 from kubekit.request_errors import Forbidden, NotFound
 from muster.scheduler.effects.reporter import Refusals, report_to_nobody
+from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-FORBIDDEN_RETRY_SECONDS = 10.0
-"""Longer, because rights change by hand."""
+LONG_RETRY_SECONDS = 10.0
+"""If the write is forbidden, because rights change by hand; and after a bug."""
 
 
 class Provisioner:
@@ -59,14 +60,20 @@ class Provisioner:
         while True:
             provision = await self._queue.get()
             for key, choice in provision.claims:
-                try:
-                    await self._write(key, choice)
-                except Forbidden as error:
-                    self._refusals.take(error, provision.gang)
-                    self._try_again(provision, key, FORBIDDEN_RETRY_SECONDS)
-                except MusterError as error:
-                    log.warning("claim %s: the choice of a volume was not written: %s", key, error)
-                    self._try_again(provision, key, RETRY_SECONDS)
+                with isolated("volume", key) as guard:
+                    await self._try(provision, key, choice)
+                if guard.error is not None:
+                    self._try_again(provision, key, LONG_RETRY_SECONDS)
+
+    async def _try(self, provision: Provision, key: Key, choice: VolumeChoice) -> None:
+        try:
+            await self._write(key, choice)
+        except Forbidden as error:
+            self._try_again(provision, key, LONG_RETRY_SECONDS)
+            self._refusals.take(error, provision.gang)
+        except MusterError as error:
+            log.warning("claim %s: the choice of a volume was not written: %s", key, error)
+            self._try_again(provision, key, RETRY_SECONDS)
 
     def _try_again(self, provision: Provision, key: Key, seconds: float) -> None:
         when = asyncio.get_running_loop().time() + seconds

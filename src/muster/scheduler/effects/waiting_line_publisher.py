@@ -107,8 +107,11 @@ def held_rooms(state: State) -> list[HeldRoom]:
             break
         for slot in held.values():
             slots.setdefault((key, slot.node), []).append(slot)
-    rows = sorted(slots.items())[:MAX_ROWS]
-    return [_held_room(state, key, node, held) for (key, node), held in rows]
+    rows: list[HeldRoom] = []
+    for (key, node), room in sorted(slots.items())[:MAX_ROWS]:
+        with isolated("line", key):
+            rows.append(_held_room(state, key, node, room))
+    return rows
 
 
 def _held_room(state: State, key: GangKey, node: str, slots: Iterable[Slot]) -> HeldRoom:
@@ -149,9 +152,9 @@ def encode_line(line: list[WaitingGang], holds: Iterable[HeldRoom] = ()) -> dict
 
 def _encode(rows: Sequence[WaitingGang | HeldRoom], most: int) -> str:
     """The rows in at most so many bytes: long ones are cut, each to the same share if need be."""
-    bodies = [_fitted(row, MAX_ROW) for row in rows]
+    bodies = _bodies(rows, MAX_ROW)
     if sum(len(body) + 1 for body in bodies) >= most:
-        bodies = [_fitted(row, most // len(rows) - 2) for row in rows]
+        bodies = _bodies(rows, most // len(rows) - 2)
     left, kept = most, []
     for body in bodies:
         left -= len(body) + 1
@@ -159,6 +162,14 @@ def _encode(rows: Sequence[WaitingGang | HeldRoom], most: int) -> str:
             break
         kept.append(body)
     return f"[{b','.join(kept).decode()}]"
+
+
+def _bodies(rows: Sequence[WaitingGang | HeldRoom], most: int) -> list[bytes]:
+    bodies: list[bytes] = []
+    for row in rows:
+        with isolated("line", row.gang):
+            bodies.append(_fitted(row, most))
+    return bodies
 
 
 def _fitted(row: WaitingGang | HeldRoom, most: int) -> bytes:

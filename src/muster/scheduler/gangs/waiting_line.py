@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.scheduler.isolated_errors import isolated
 from muster.scheduler.placement import filters
 
 if TYPE_CHECKING:
@@ -204,12 +205,14 @@ def woken(
         slots = snapshot.on_node.get(node, {}).values()
         return [slot for slot in slots if evictable_above(slot) < priority]
 
+    def may_fit(key: GangKey, rest: Parked) -> bool:
+        with isolated("wake", key):
+            return any(fits(cls, rest.evicts_below) for cls in rest.classes)
+        return True  # the decision about this gang meets the error too, and reports it
+
     return [
         key
         for key, rest in parked.items()
         if rest.wakes & events & ~Wake.ROOM
-        or (
-            rest.wakes & events & Wake.ROOM
-            and any(fits(cls, rest.evicts_below) for cls in rest.classes)
-        )
+        or (rest.wakes & events & Wake.ROOM and may_fit(key, rest))
     ]
