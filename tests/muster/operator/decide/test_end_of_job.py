@@ -244,7 +244,7 @@ def test_a_job_that_misses_its_starting_deadline_fails_and_its_pods_are_deleted(
     model.settle()
 
     assert model.conditions() == ["Created", "Failed"]
-    assert "had not started after 60 seconds" in model.status["conditions"][-1]["message"]
+    assert model.status["failure"] == {"code": "StartingDeadlineExceeded", "limit": "60"}
     assert not model.pods
     assert GROUP not in model.objects
 

@@ -26,15 +26,9 @@ DECIDED = START + timedelta(seconds=100)
 DENIED = Forbidden("not allowed to delete pods x in namespace default: policy", status=403)
 
 
-@pytest.fixture
-async def server() -> Server:
-    return await full_server()
-
-
 @pytest.mark.parametrize("left", [39, 30, 17, 8])
-async def test_a_preemption_that_was_cut_short_is_finished_by_the_next_scheduler(
-    server: Server, left: int
-) -> None:
+async def test_a_preemption_that_was_cut_short_is_finished_by_the_next_scheduler(left: int) -> None:
+    server = await full_server()
     async with server.running():
         wants_room(server)
         await eventually(lambda: len(server.bound("low")) <= left, every=0.001)
@@ -47,7 +41,8 @@ async def test_a_preemption_that_was_cut_short_is_finished_by_the_next_scheduler
     assert len(server.bound("high")) == 20
 
 
-async def test_a_preemption_with_only_its_first_marks_written_is_finished(server: Server) -> None:
+async def test_a_preemption_with_only_its_first_marks_written_is_finished() -> None:
+    server = await full_server()
     async with server.running():
         wants_room(server)
         await eventually(lambda: any(map(gang_deletion.mark_of, server.pods.values())), every=0.001)
@@ -141,9 +136,8 @@ async def test_a_release_has_its_own_reason_and_is_finished_after_a_crash() -> N
     assert server.deletes[-1].reason == "Released"
 
 
-async def test_recreated_members_are_not_placed_while_others_are_being_deleted(
-    server: Server,
-) -> None:
+async def test_recreated_members_are_not_placed_while_others_are_being_deleted() -> None:
+    server = await full_server()
     server.denies = lambda verb, name: DENIED if (verb, name) == ("delete", "low-7") else None
     server.add(node("n2", gpus=40), pod("other", gpus=40, priority=9))
     async with server.running():

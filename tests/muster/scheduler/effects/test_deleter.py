@@ -21,12 +21,8 @@ pytestmark = pytest.mark.looptime
 DENIED = Forbidden("not allowed to delete pods x in namespace default: policy", status=403)
 
 
-@pytest.fixture
-async def server() -> Server:
-    return await full_server()
-
-
-async def test_only_a_limited_number_of_deletions_are_in_flight(server: Server) -> None:
+async def test_only_a_limited_number_of_deletions_are_in_flight() -> None:
+    server = await full_server()
     async with server.running():
         wants_room(server)
         await server.settle(2)
@@ -36,9 +32,8 @@ async def test_only_a_limited_number_of_deletions_are_in_flight(server: Server) 
     assert len(server.bound("high")) == 20
 
 
-async def test_victims_get_the_disruption_condition_before_they_are_deleted(
-    server: Server,
-) -> None:
+async def test_victims_get_the_disruption_condition_before_they_are_deleted() -> None:
+    server = await full_server()
     async with server.running():
         wants_room(server)
         await server.settle(2)
@@ -51,7 +46,8 @@ async def test_victims_get_the_disruption_condition_before_they_are_deleted(
         assert "default/high" in condition.message
 
 
-async def test_an_outage_during_a_preemption_leaves_no_victim_behind(server: Server) -> None:
+async def test_an_outage_during_a_preemption_leaves_no_victim_behind() -> None:
+    server = await full_server()
     async with server.running():
         wants_room(server)
         await eventually(lambda: len(server.bound("low")) < 40, every=0.001)
@@ -65,9 +61,8 @@ async def test_an_outage_during_a_preemption_leaves_no_victim_behind(server: Ser
     assert len(server.bound("high")) == 20
 
 
-async def test_a_deletion_that_a_policy_rejects_is_reported_and_retried(
-    server: Server,
-) -> None:
+async def test_a_deletion_that_a_policy_rejects_is_reported_and_retried() -> None:
+    server = await full_server()
     server.denies = lambda verb, name: DENIED if (verb, name) == ("delete", "low-7") else None
     async with server.running():
         wants_room(server)
@@ -96,8 +91,9 @@ async def test_a_deletion_that_a_policy_rejects_is_reported_and_retried(
     ],
 )
 async def test_pods_that_cannot_be_marked_are_deleted_anyway(
-    server: Server, error: MusterError, caplog: pytest.LogCaptureFixture
+    error: MusterError, caplog: pytest.LogCaptureFixture
 ) -> None:
+    server = await full_server()
     server.denies = lambda verb, name: error if verb == "mark" else None
     with caplog.at_level(logging.WARNING, "muster.scheduler.effects.deleter"):
         async with server.running():
@@ -108,9 +104,8 @@ async def test_pods_that_cannot_be_marked_are_deleted_anyway(
     assert len(caplog.messages) <= 1, "one line for the right that is missing"
 
 
-async def test_no_pod_is_deleted_without_the_lead_and_the_rest_is_deleted_once_it_is_back(
-    server: Server,
-) -> None:
+async def test_no_pod_is_deleted_without_the_lead_and_the_rest_is_deleted_once_it_is_back() -> None:
+    server = await full_server()
     async with server.running():
         wants_room(server)
         await eventually(lambda: len(server.bound("low")) <= 30, every=0.001)
