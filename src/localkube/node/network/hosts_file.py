@@ -14,8 +14,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import describe
-from kubekit.telemetry import unexpected_errors
-from kubekit.telemetry.unexpected_errors import RepeatedLine
+from kubekit.telemetry.unexpected_errors import RepeatedLine, isolated
 from localkube.node.network.service_addresses import has_address
 from localkube.node.pod import Pod
 
@@ -59,19 +58,21 @@ def hosts_entries(
     labelled: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:
         meta = pod.metadata
-        entries.add(HostsEntry(meta.namespace, meta.name, address(pod)))
-        if pod.spec.hostname and pod.spec.subdomain:
-            name = f"{pod.spec.hostname}.{pod.spec.subdomain}"
-            entries.add(HostsEntry(meta.namespace, name, address(pod)))
-        for key, value in meta.labels.items():
-            labelled.setdefault((meta.namespace, key, value), []).append(pod)
+        with isolated("hosts files", meta.key):
+            entries.add(HostsEntry(meta.namespace, meta.name, address(pod)))
+            if pod.spec.hostname and pod.spec.subdomain:
+                name = f"{pod.spec.hostname}.{pod.spec.subdomain}"
+                entries.add(HostsEntry(meta.namespace, name, address(pod)))
+            for key, value in meta.labels.items():
+                labelled.setdefault((meta.namespace, key, value), []).append(pod)
     for service in services:
         meta = service.metadata
-        if has_address(service):
-            entries.add(HostsEntry(meta.namespace, meta.name, service.spec.cluster_ip))
-            continue
-        targets = [address(pod) for pod in _selected(service, labelled)] or [last(meta.key)]
-        entries |= {HostsEntry(meta.namespace, meta.name, target) for target in targets}
+        with isolated("hosts files", meta.key):
+            if has_address(service):
+                entries.add(HostsEntry(meta.namespace, meta.name, service.spec.cluster_ip))
+                continue
+            targets = [address(pod) for pod in _selected(service, labelled)] or [last(meta.key)]
+            entries |= {HostsEntry(meta.namespace, meta.name, target) for target in targets}
     return sorted(entry for entry in entries if entry.address)
 
 
@@ -163,16 +164,18 @@ class HostsFiles:
             except OSError as error:
                 self._try_again("addresses of pods", error)
             for pod in self._on_our_nodes():
-                try:
-                    if self._file(pod).exists():
-                        self.write(pod)
-                except FileNotFoundError:
-                    pass  # the pod is gone
-                except OSError as error:
-                    self._try_again(f"hosts file of {pod.metadata.key}", error)
-                except Exception as error:  # noqa: BLE001 - of one pod's fields
-                    unexpected_errors.survived("hosts files", pod.metadata.key, error)
+                with isolated("hosts files", pod.metadata.key):
+                    self._update(pod)
                 await asyncio.sleep(0)  # a thousand files must not hold up the event loop
+
+    def _update(self, pod: Pod) -> None:
+        try:
+            if self._file(pod).exists():
+                self.write(pod)
+        except FileNotFoundError:
+            pass  # the pod is gone
+        except OSError as error:
+            self._try_again(f"hosts file of {pod.metadata.key}", error)
 
     def _try_again(self, what: str, error: OSError) -> None:
         """A full disk, or no descriptor is left."""
@@ -201,11 +204,11 @@ class HostsFiles:
             self._runtime.assign_addresses(
                 pod.metadata.key for pod in pods if not pod.spec.host_network
             )
-            self._named = {pod.metadata.uid for pod in pods if self._address(pod)}
+            self._named = set()
             self._table = hosts_entries(
                 pods,
                 self._services.all(),
-                self._address,
+                self._address_in_table,
                 self._runtime.network.last_address,
             )
         return self._table
@@ -222,6 +225,12 @@ class HostsFiles:
         if pod.spec.host_network:
             return self._runtime.network.gateway
         return self._runtime.network.address(pod.metadata.key)
+
+    def _address_in_table(self, pod: Pod) -> str:
+        address = self._address(pod)
+        if address:
+            self._named.add(pod.metadata.uid)
+        return address
 
     def _file(self, pod: Pod) -> Path:
         return self._pods_dir / pod.metadata.uid / "hosts"

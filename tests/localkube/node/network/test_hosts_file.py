@@ -15,6 +15,7 @@ from kubekit.objects.meta import Key
 from localkube.node.network import hosts_file
 from localkube.node.network.hosts_file import HostsFiles
 from localkube.node.pod import HostAlias, Pod
+from tests import unexpected_errors
 from tests.localkube.node.pod_builders import make_pod
 
 
@@ -203,3 +204,38 @@ async def test_a_pod_that_is_removed_while_files_are_written_is_skipped(
 
     assert not files[0].exists()
     assert "10.0.0.2" in files[1].read_text()
+
+
+class OnePodIsBad(Addresses):
+    """Trips over one pod."""
+
+    def address(self, key: Any) -> str:
+        if key.name == "bad":
+            raise ZeroDivisionError("a bug")
+        return super().address(key)
+
+    def last_address(self, key: Any) -> str:
+        return self.address(key)
+
+
+@pytest.mark.looptime
+async def test_a_pod_or_service_that_brings_out_a_bug_leaves_the_files_of_others_alone(
+    tmp_path: Path,
+) -> None:
+    before = unexpected_errors.counted().get("hosts files", 0)
+    pods = [make_pod(name) for name in ("bad", "good")]
+    services = Listed(service("bad", app="none"), service("group", app="good"))
+    hosts_files = HostsFiles(OnePodIsBad(), NODES, Listed(*pods), services, tmp_path)  # type: ignore[arg-type]
+    files = [tmp_path / p.metadata.uid / "hosts" for p in pods]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    hosts_files._changed.set()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await hosts_files.run()
+
+    table = names(files[1].read_text())
+    assert table["good"] == table["group"] == ["10.0.0.2"]
+    assert unexpected_errors.counted()["hosts files"] >= before + 2
