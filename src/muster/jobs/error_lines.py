@@ -9,6 +9,9 @@ else.
 
 The line that names the error best is the exception at the end of a Python traceback: other ranks
 may write further lines until they are stopped. Without a traceback it is the last line.
+
+When one replica dies, the collective operations of the others fail a moment later: their errors say
+that a peer is gone. Such an error is a consequence; the replica that died first is the cause.
 """
 
 from __future__ import annotations
@@ -53,6 +56,22 @@ _TAG = r"\[[^]]+](?:<std\w+>)?: ?"
 """The rank before each line, as `mpirun --tag-output` and `torchrun --tee` write it."""
 _FRAME = r'File ".*", line \d+'
 _EXCEPTION = r"[A-Za-z_][\w.]*(?::|$)"
+_PEER_GONE = (
+    # sockets, in the words of C, Python, gloo and gRPC
+    r"(?i)(?:closed|reset|aborted) (?:the connection )?by (?:remote )?peer|broken pipe"
+    r"|socket closed|peer closed the connection|connection refused|connection (?:to \S+ )?lost"
+    r"|ConnectionResetError|BrokenPipeError|ConnectionAbortedError"
+    r"|failed to recv, got 0 bytes|failed to connect to all addresses"
+    # NCCL and PyTorch
+    r"|remote process exit|NCCL communicator was aborted|collective operation timeout"
+    r"|DistNetworkError|DistStoreError|Rendezvous(?:Connection|Timeout|Closed)Error|pair closure"
+    r"|waiting \d+ms for (?:send|recv) operation"
+    # TensorFlow and JAX
+    r"|UnavailableError|\bUNAVAILABLE: |Collective ops is aborted|coordination[ _]?service"
+    r"|distributed service detected fatal errors|another task died|heartbeat timeout"
+    # mpirun
+    r"|lost communication with a remote daemon|exited on signal"
+)
 
 
 def last_line(text: str) -> str:
@@ -92,6 +111,18 @@ def has_lost_the_error(message: str) -> bool:
     return next(_exceptions(rows), None) is None and not _trimmed(
         _telling_blocks(rows, begins_in_box)
     )
+
+
+def names_lost_peer(text: str) -> bool:
+    """Whether the last lines say that a peer is gone: of a traceback, its exception and the rest.
+
+    An earlier line is about something that the program survived.
+    """
+    if not re.search(_PEER_GONE, text):
+        return False  # most failures, without a look at the lines
+    rows = last_lines(text)
+    exception = max(_exceptions(rows), default=0)
+    return any(re.search(_PEER_GONE, row) for row in rows[exception:])
 
 
 def _telling(rows: Sequence[str]) -> int:

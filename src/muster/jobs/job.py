@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 """The manager of jobs that run in another cluster, where another operator works on them."""
+_FEWEST_PEERS = 2
 MANAGED_BY_MUSTER = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
 
 
@@ -187,6 +188,29 @@ class Job(msgspec.Struct, frozen=True, dict=True):
         """Whether rank 0 of the training runs in this replica; an MPI launcher only starts it."""
         lead = self.chief_role if self.chief_role not in (None, "Launcher") else "Worker"
         return role == lead and index == 0
+
+    @cached_property
+    def restarts_together(self) -> frozenset[str]:
+        """The roles whose replicas are all replaced when one fails or is lost; empty if none are.
+
+        An evaluator takes no part in the training. A single replica has no peers, and pods that
+        could not be created again are not deleted.
+        """
+        if self.annotation("restart") != "gang" or self.from_pods:
+            return frozenset()
+        together = [spec for spec in self.replica_specs if spec.role != "Evaluator"]
+        if sum(spec.count for spec in together) < _FEWEST_PEERS:
+            return frozenset()
+        return frozenset(spec.role for spec in together)
+
+    @property
+    def dies_together(self) -> bool:
+        """Whether the loss of one replica makes the others fail, as in a collective operation.
+
+        Workers with parameter servers and those of an elastic job survive it.
+        """
+        survives = self.kind == "TFJob" and self.count("PS")
+        return not (survives or self.dynamic_workers or self.spec.get("elasticPolicy"))
 
     def annotation(self, name: str, default: str = "") -> str:
         """The value of `muster.dev/NAME`."""

@@ -30,6 +30,13 @@ _OUT_OF_MEMORY = "OOMKilled"
 _MIN_MEMORY = 1 << 20
 """Bytes with which a program may possibly start."""
 _LAST = datetime.max.replace(tzinfo=UTC)
+_SIGNALLED = 128
+"""The exit code of a container that a signal ended is this and the number of the signal."""
+_SIGNALS = 65
+_STOP_SIGNALS = (2, 6, 15)
+"""SIGINT, SIGABRT, SIGTERM: somebody asked the program to stop, or it stopped itself."""
+_KILLED, _EXITED, _STOPPED = range(3)
+"""Of failures in the same second, the first is the likeliest cause."""
 
 
 def ending_of(pod: Pod) -> Ending:
@@ -153,13 +160,39 @@ def any_running(pods: Iterable[Pod]) -> bool:
 
 
 def first_failed(pods: Iterable[Pod]) -> Pod:
-    """The pod that failed first, as far as their containers tell; there must be one."""
-    return min(pods, key=_when)
+    """The pod whose failure is the cause of the others'; there must be one.
+
+    A pod that lost a peer comes last. Otherwise it is the first to end; in the same second, for
+    times are whole seconds, one that was killed or crashed, and last one that was asked to stop.
+    """
+    return min(pods, key=lambda pod: (lost_peer(pod), ended_at(pod) or _LAST, _rank(pod)))
 
 
-def _when(pod: Pod) -> datetime:
+def lost_peer(pod: Pod) -> bool:
+    """Whether this pod failed because a peer of its training is gone, as its last lines say."""
+    cause = _failed_container(pod)
+    return cause is not None and error_lines.names_lost_peer(cause[1].message)
+
+
+def may_be_consequence(pod: Pod) -> bool:
+    """Whether another pod, whose end is not known yet, may be the cause of this pod's failure."""
+    return _rank(pod) == _STOPPED or lost_peer(pod)
+
+
+def ended_at(pod: Pod) -> datetime | None:
+    """When the first of its containers failed."""
     times = [end.finished_at for _, end in _ends(pod) if end.finished_at is not None]
-    return min(times, default=_LAST)
+    return min(times, default=None)
+
+
+def _rank(pod: Pod) -> int:
+    cause = _failed_container(pod)
+    if cause is None:
+        return _KILLED if pod.status.reason not in _PLAIN_REASONS else _EXITED
+    number = cause[1].signal or cause[1].exit_code - _SIGNALLED
+    if number in _STOP_SIGNALS:
+        return _STOPPED
+    return _KILLED if 0 < number < _SIGNALS or cause[1].reason == _OUT_OF_MEMORY else _EXITED
 
 
 def _failed_container(pod: Pod) -> tuple[str, ContainerTerminated] | None:

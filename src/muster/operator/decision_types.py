@@ -91,6 +91,9 @@ class Settings(msgspec.Struct, frozen=True):
     """An image that carries kubectl, for MPI images without Python."""
     address: str = ""
     """The address that all pods share, where pods do not have their own network."""
+    restart: str = "replica"
+    """What restarts when a replica of a job without the annotation `muster.dev/restart` fails:
+    `replica`, or `gang` for jobs whose replicas die together."""
     init_image: str = ""
     """An image with a shell and nslookup, in which PyTorch workers wait for their master."""
     host_ports: range = range(0)

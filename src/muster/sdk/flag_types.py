@@ -32,7 +32,7 @@ class JobArguments(ClusterChoice, total=False):
     memory: Text | None
     """Memory of each worker."""
     gang: bool | None
-    """Start all replicas together or none; =false: one by one."""
+    """Start all replicas or none."""
     image: Text | None
     """Image of all replicas; optional on the local cluster."""
     env: Texts | None

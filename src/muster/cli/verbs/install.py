@@ -16,6 +16,7 @@ from muster.cli.show.messages import confirm, note, note_cluster
 from muster.cli.show.progress import StatusLine
 from muster.cli.verb_groups import now as clock
 from muster.cli.verb_table import Tracebacks
+from muster.contract.gang import RESTART_SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +61,11 @@ if TYPE_CHECKING:
     type=bool,
     metavar="true|false",
     help="Whether jobs are gangs if they do not say.  [default: true]",
+)
+@click.option(
+    "--default-restart",
+    type=click.Choice(RESTART_SCOPES),
+    help="What restarts when a replica of a job that does not say fails.  [default: replica]",
 )
 @click.option(
     "--replicas",
@@ -221,6 +227,7 @@ def _values(given: dict[str, Any]) -> Values:
         watch_namespace=given["watch_namespace"] or operator.watch_namespace,
         gang_dialect=given["gang_dialect"] or operator.gang_dialect,
         gang_by_default=operator.gang_by_default if by_default is None else by_default,
+        default_restart=given["default_restart"] or operator.default_restart,
     )
     chosen = replace(values, operator=operator, scheduler=scheduler, dashboard=dashboard)
     return deploy_values.check(replace(chosen, image=given["image"] or values.image))

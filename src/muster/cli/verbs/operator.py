@@ -10,6 +10,7 @@ from kubekit.errors import no_such
 from muster.cli import component_runner
 from muster.cli.arena_parser import ArenaCommand
 from muster.cli.options import Target, cluster_options
+from muster.contract.gang import RESTART_SCOPES
 
 if TYPE_CHECKING:
     from muster.operator.decision_types import Settings
@@ -40,6 +41,13 @@ BESIDE_LOCAL = (
     "[default: the cluster's own]",
 )
 @click.option("--gang-dialect", default="auto", show_default=True, help="How gangs are declared.")
+@click.option(
+    "--default-restart",
+    type=click.Choice(RESTART_SCOPES),
+    default="replica",
+    show_default=True,
+    help="What restarts when a replica of a job that does not say fails.",
+)
 @click.option(
     "--cluster-domain",
     default="",
@@ -99,6 +107,7 @@ def _settings(given: dict[str, Any]) -> Settings:
         pod_scheduler=given.pop("pod_scheduler_name"),
         domain=given.pop("cluster_domain").strip("."),
         delivery_image=given.pop("mpi_kubectl_delivery_image"),
+        restart=given.pop("default_restart"),
         init_image=given.pop("pytorch_init_container_image"),
     )
 

@@ -96,6 +96,7 @@ def arguments(component: str, values: Values) -> list[str]:
         return [*words, *values.scheduler.extra_args]
     words.append(f"--gang-dialect={values.operator.gang_dialect}")
     words.append(f"--gang-scheduler-name={values.operator.gang_scheduler_name}")
+    words.append(f"--default-restart={values.operator.default_restart}")
     if values.pod_scheduler:
         words.append(f"--pod-scheduler-name={values.pod_scheduler}")
     if not values.operator.gang_by_default:

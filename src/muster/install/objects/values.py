@@ -56,6 +56,8 @@ class OperatorValues(Strict, frozen=True):
     gang_scheduler_name: str = "muster"
     pod_scheduler_name: str = ""
     """The scheduler of pods outside of gangs; empty: that of gangs, if it is installed too."""
+    default_restart: Literal["replica", "gang"] = "replica"
+    """What restarts when a replica of a job without `muster.dev/restart` fails."""
     extra_args: tuple[str, ...] = ()
 
 

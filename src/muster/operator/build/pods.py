@@ -8,6 +8,9 @@ A node restarts a container that failed for the first time at once, before the o
 failure. If that failure is the last one that backoffLimit allows, the next attempt must not start.
 So the pod gets the policy Never: it fails, and the operator fails the job. After later failures the
 node waits for ten seconds or more, and the operator ends the job in that time.
+
+Replicas that restart together get the policy Never too: the operator replaces all of them, after it
+has seen which one failed first, and counts that once.
 """
 
 from __future__ import annotations
@@ -132,9 +135,9 @@ def pod_restart_policy(job: Job, replica_spec: ReplicaSpec) -> str:
     policy = replica_spec.restart
     if policy == "ExitCode":
         return "Never"  # Muster itself decides about exit codes
-    left = restarts_left(job, job.status)
     # A pod with several containers fails only when all have ended, which may be much later.
-    alone = len(replica_spec.spec["containers"]) == 1
-    if policy == "OnFailure" and alone and left is not None and left <= 1:
-        return "Never"
-    return policy
+    if policy != "OnFailure" or len(replica_spec.spec["containers"]) > 1:
+        return policy
+    left = restarts_left(job, job.status)
+    is_last = left is not None and left <= 1
+    return "Never" if is_last or replica_spec.role in job.restarts_together else policy

@@ -59,6 +59,7 @@ _SAME_PROBLEM = {"ErrImagePull": "ImagePullBackOff"}
 
 def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> list[Action]:
     """The actions for this job, in order."""
+    job = restarts.with_default_scope(job, settings)
     # MultiKueue runs the job in another cluster and copies its status here.
     if job.deleting or job.policy.managed_by == MULTIKUEUE:
         return []
@@ -152,7 +153,7 @@ def _decide_active(
                 observed,
             )
         ),
-        *(Requeue(left) for left in restarts.seconds_to_deadlines(updated, status, now)),
+        *map(Requeue, (*assessment.waits, *restarts.seconds_to_deadlines(updated, status, now))),
     ]
 
 

@@ -4,6 +4,10 @@ For a job that is neither finished nor suspended. The result is the new status, 
 delete so that new pods replace them. The checks run in this order: success, failure for good,
 restarts, limits, running. Success comes before failure, because workers of a finished chief often
 die with it; limits come after restarts, because a restart may be the one that exceeds the limit.
+
+One crash is one failure. The replicas that lose their peer fail too, and their node may report them
+first. So a failure that may be a consequence waits a few seconds for its cause; failures that are
+consequences are not counted, and the first that is none is to blame.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from kubekit.objects.meta import shifted
 from muster.jobs import job_sentences, names, pod_status
 from muster.jobs.job_status import Ending, FailedAttempt, JobFailure, JobRestart
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
@@ -38,6 +43,14 @@ class Assessment:
     events: tuple[EmitEvent, ...]
     replaced: tuple[Pod, ...]
     """Pods to delete, so that new pods replace them."""
+    waits: tuple[float, ...] = ()
+    """Seconds until failures whose cause is not known yet are judged."""
+
+
+_PATIENCE = 5.0
+"""Seconds in which the failure that caused another becomes known: nodes report every second."""
+_SAME_CAUSE = 60.0
+"""Seconds in which a replica that crashed and restarts in place makes another fail."""
 
 
 def assess(
@@ -59,22 +72,27 @@ class _Assessor:
         self.restarting: list[Pod] = []
         self.new_restarts = 0
         """Recreated pods that this assessment adds to the restarts."""
+        self.waits: tuple[float, ...] = ()
         # A pod that is to be replaced no longer counts, even if it succeeds before it is deleted.
         self.present = [pod for pod in pods if pod.metadata.uid not in status.replaced_uids]
         self.counted = [pod for pod in self.present if not self._is_interrupted(pod)]
         self.by_role = self._by_role(self.counted)
         self.failures = self._failures()
+        self.broken: restarts.GangBreak | None = None
 
     def assess(self, wanted: Sequence[Replica]) -> Assessment:
         self._count_replicas(self.by_role)
         self.status = pod_failure.record_launcher_start(self.job, self.status, self.present)
         restarted = self._count_in_place(self.present)
+        self._find_break(wanted, restarted)
         replaced: list[Pod] = []
         replaced_before = {*self.status.replaced_uids}
         if self._has_succeeded():
             self._succeed(wanted)
-        elif not self._fail(wanted):
-            replaced = self._replace(wanted, restarted)
+        elif (left := self._seconds_to_cause()) and not self._end_by_limit():
+            self.waits = (left,)
+        elif self.status.outcome is None and not self._fail(wanted):
+            replaced = self._replace()
             if self._end_by_limit():
                 # The job has failed: cleanPodPolicy decides about its pods now.
                 replaced = []
@@ -88,7 +106,7 @@ class _Assessor:
                 self._count_in_place(staying)
             else:
                 self._run(len(wanted))
-        return Assessment(self.status, tuple(self.events), tuple(replaced))
+        return Assessment(self.status, tuple(self.events), tuple(replaced), self.waits)
 
     def _by_role(self, pods: Sequence[Pod]) -> dict[str, list[Pod]]:
         roles: dict[str, list[Pod]] = {}
@@ -132,13 +150,72 @@ class _Assessor:
         if not failed:
             self._end_failed(JobFailure(job_sentences.NONE_SUCCEEDED))
             return True
-        first = pod_status.first_failed(failed)
+        first = self._first([*failed, *self._crashed_before(failed)])
         role = role_of(self.job, first)
-        count = sum(role_of(self.job, pod) == role for pod in failed)
+        count = sum(role_of(self.job, pod) == role for pod in _causes(failed, first))
         ending = pod_status.ending_of(first)
         failure = JobFailure(job_sentences.REPLICAS_FAILED, ending, role, count)
         self._end_failed(failure, first)
         return True
+
+    def _first(self, failed: Sequence[Pod]) -> Pod:
+        """The pod that is to blame: not a launcher, if a worker failed."""
+        workers = [pod for pod in failed if not self._is_launcher(pod)]
+        return pod_status.first_failed(workers or failed)
+
+    def _crashed_before(self, failed: Sequence[Pod]) -> list[Pod]:
+        """The pods whose container crashed just before these failed, and restarts in place."""
+        ends = [at for pod in failed if (at := pod_status.ended_at(pod)) is not None]
+        if not ends or not all(pod_status.lost_peer(pod) for pod in failed):
+            return []
+        earliest = shifted(min(ends), -_SAME_CAUSE)
+        living = [pod for pod in job_conditions.not_terminating(self.counted) if not pod.finished]
+        return [pod for pod in living if (at := pod_status.ended_at(pod)) and at >= earliest]
+
+    def _seconds_to_cause(self) -> float:
+        """Seconds for which failures that may be consequences wait for their cause; 0: no more."""
+        failed = [
+            pod
+            for pod, action in self.failures
+            if action is FailureAction.FATAL
+            or (action is FailureAction.RETRY and self._restarts_together(pod))
+        ]
+        if self._is_lost() or not all(map(pod_status.may_be_consequence, failed)):
+            return 0.0
+        ends = [at for pod in failed if (at := pod_status.ended_at(pod)) is not None]
+        others = any(not pod.finished for pod in job_conditions.not_terminating(self.counted))
+        if not ends or not others:
+            return 0.0
+        # A node whose clock differs from ours is not waited for.
+        elapsed = (self.now - min(ends)).total_seconds()
+        return _PATIENCE - elapsed if 0 <= elapsed < _PATIENCE else 0.0
+
+    def _find_break(self, wanted: Sequence[Replica], restarted: Sequence[Pod]) -> None:
+        """Find out whether the gang is broken; what its other replicas do then does not count."""
+        staying = job_conditions.not_terminating(self.counted)
+        self.status = restarts.record_running_gang(self.job, self.status, wanted, staying)
+        self.broken = restarts.find_break(self.job, self.status, wanted, staying, restarted)
+        if self._is_lost():
+            self.failures = [
+                (pod, FailureAction.REPLACE if self._is_consequence(pod) else action)
+                for pod, action in self.failures
+            ]
+
+    def _is_lost(self) -> bool:
+        """Whether the cluster or a person took a replica of the gang away."""
+        if self.broken is not None and self.broken.failed is None:
+            return True
+        return any(
+            action is FailureAction.REPLACE
+            and restarts.breaks_gang(self.job, role_of(self.job, pod))
+            for pod, action in self.failures
+        )
+
+    def _is_consequence(self, pod: Pod) -> bool:
+        return self._restarts_together(pod) and pod_status.may_be_consequence(pod)
+
+    def _restarts_together(self, pod: Pod) -> bool:
+        return role_of(self.job, pod) in self.job.restarts_together
 
     def _is_hopeless(self, wanted: Sequence[Replica]) -> bool:
         """Whether every pod whose success could be the job's has ended, and none is recreated."""
@@ -171,14 +248,13 @@ class _Assessor:
             return None
         return pod_failure.lost_worker(self.job, self.status, pod, self.present, self.now)
 
-    def _replace(self, wanted: Sequence[Replica], restarted: Sequence[Pod]) -> list[Pod]:
+    def _replace(self) -> list[Pod]:
         """Count the pods to replace, before any of them is deleted, and return them.
 
         `replaced_uids` names the counted pods until they are gone: an operator that is killed
         between counting and deleting neither counts twice nor forgets to delete.
         """
-        staying = job_conditions.not_terminating(self.counted)
-        self.status = restarts.record_running_gang(self.job, self.status, wanted, staying)
+        broken = self.broken
         recreated = [
             (pod, action)
             for pod, action in self.failures
@@ -186,11 +262,9 @@ class _Assessor:
         ]
         if recreated:
             self._restart_failed(recreated)
-        elif broken := restarts.find_break(self.job, self.status, wanted, staying, restarted):
-            preempted = self.status.preempted if broken.failed is None else ""
-            by_preemption = JobRestart(job_sentences.PREEMPTED, preempted=preempted)
-            self._report_restarting(by_preemption if preempted else broken.cause)
-            self._restart_gang()
+        elif broken is not None:
+            self._report_restarting(self._cause_of_break(broken))
+            self._restart_gang([])
             if broken.failed is not None:
                 self._record_failures(self.restarting, [broken.failed])
         # A failed launcher stays for its log: the next attempt has another name.
@@ -207,17 +281,18 @@ class _Assessor:
 
     def _restart_failed(self, recreated: Sequence[tuple[Pod, FailureAction]]) -> None:
         failed = self.restarting = [pod for pod, _ in recreated]
-        retries = sum(action is FailureAction.RETRY for _, action in recreated)
-        as_gang = restarts.restarts_as_gang(self.job)
-        # A gang that restarts as a whole restarts once, however many of its pods failed together.
-        self.new_restarts = min(retries, 1) if as_gang else retries
+        retried = [pod for pod, action in recreated if action is FailureAction.RETRY]
+        as_gang = self.broken is not None or any(
+            restarts.breaks_gang(self.job, role_of(self.job, pod)) for pod in failed
+        )
+        self.new_restarts = self._count(retried) if as_gang else len(retried)
         self.status = restarts.add_restarts(self.status, self.new_restarts)
         # At the limit the job fails instead of restarting.
         if not restarts.backoff_limit_reached(self.job, self.status):
             if any(self._is_launcher(pod) for pod in failed):
                 attempt = self.status.launcher_attempt + 1
                 self.status = replace(self.status, launcher_attempt=attempt)
-            self._report_restarting(self._cause_of_restart(failed, interrupted=not retries))
+            self._report_restarting(self._cause_of_restart(failed, retried))
         # A pod that the cluster ended has no backoff. The exception is a pod that never started:
         # its node rejected it, and would probably reject the next pod at once.
         delayed = [
@@ -225,29 +300,54 @@ class _Assessor:
             for pod, action in recreated
             if action is FailureAction.RETRY or not pod_failure.ever_started(pod)
         ]
-        if as_gang:
-            self._restart_gang()
-        self._record_failures(self.restarting if as_gang and delayed else delayed, delayed)
+        if not as_gang:
+            self._record_failures(delayed, delayed)
+            return
+        self._restart_gang(failed)
+        if delayed:
+            self._record_failures(self.restarting, [self._first(delayed)])
 
-    def _cause_of_restart(self, failed: Sequence[Pod], *, interrupted: bool) -> JobRestart:
+    def _count(self, retried: Sequence[Pod]) -> int:
+        """The restarts of a gang some of whose replicas failed together: one in all."""
+        alone = sum(not self._restarts_together(pod) for pod in retried)
+        # A restart in place is counted already.
+        is_new = self.broken is None or self.broken.failed is None
+        return alone + (is_new and len(retried) > alone)
+
+    def _cause_of_break(self, broken: restarts.GangBreak) -> JobRestart:
+        preempted = self.status.preempted if broken.failed is None else ""
+        return (
+            JobRestart(job_sentences.PREEMPTED, preempted=preempted) if preempted else broken.cause
+        )
+
+    def _cause_of_restart(self, failed: Sequence[Pod], retried: Sequence[Pod]) -> JobRestart:
         """The pods that failed; or that the cluster ended, which is not the job's failure."""
-        first = pod_status.first_failed(failed)
-        if interrupted and pod_failure.ever_started(first):
+        if self.broken is not None and not retried:
+            return self._cause_of_break(self.broken)
+        ended = [pod for pod in failed if pod_failure.ended_by_cluster(pod)]
+        first = self._first(retried or ended or failed)
+        if not retried and pod_failure.ever_started(first):
             worker = self._lost_worker(first)
             if worker is not None:
                 lost = Ending(names.replica(self.job.name, "Worker", worker), "worker", worker)
                 return JobRestart(job_sentences.WORKER_DELETED, lost, 1)
             by, ending = pod_status.preemption(first), pod_status.interruption_of(first)
-            return JobRestart(job_sentences.INTERRUPTED, ending, len(failed), by)
+            return JobRestart(job_sentences.INTERRUPTED, ending, len(ended or failed), by)
         ending = pod_status.brief(pod_status.ending_of(first))
-        return JobRestart(job_sentences.REPLICAS_FAILED, ending, len(failed))
+        return JobRestart(job_sentences.REPLICAS_FAILED, ending, len(_causes(failed, first)))
 
     def _record_failures(self, delayed: Sequence[Pod], failed: Sequence[Pod]) -> None:
         self.status = restarts.record_failures(self.job, self.status, delayed, failed, self.now)
 
-    def _restart_gang(self) -> None:
-        """Replace all pods of the gang, and clear its record so that it breaks only once."""
-        self.restarting = list(self.pods)
+    def _restart_gang(self, failed: Sequence[Pod]) -> None:
+        """Replace all pods of the gang, and clear its record so that it breaks only once.
+
+        `failed` are replaced too: a replica that trains alone may have failed as well.
+        """
+        alone = {pod.metadata.uid for pod in failed}
+        self.restarting = [
+            pod for pod in self.pods if self._restarts_together(pod) or pod.metadata.uid in alone
+        ]
         self.status = replace(self.status, gang_sizes={})
 
     def _is_launcher(self, pod: Pod) -> bool:
@@ -284,7 +384,9 @@ class _Assessor:
         """The pod whose restart exceeded the limit, if it still exists."""
         staying = job_conditions.not_terminating(self.counted)
         restarted = self.restarting or [pod for pod in staying if restarts.restarts_of_pod(pod)]
-        return pod_status.first_failed(restarted) if restarted else None
+        # Of a gang that restarts, most pods have not failed.
+        failed = [pod for pod in restarted if pod.finished or pod_status.ended_at(pod)]
+        return self._first(failed) if failed else next(iter(restarted), None)
 
     def _run(self, wanted: int) -> None:
         """Set Running once a deciding pod runs; after a restart, once all pods run.
@@ -338,6 +440,12 @@ class _Assessor:
 
     def _emit(self, suffix: str, message: str, type_: str = "Normal") -> None:
         self.events.append(EmitEvent(f"{self.job.kind}{suffix}", message, type_))
+
+
+def _causes(failed: Sequence[Pod], first: Pod) -> list[Pod]:
+    """The pods whose failure is not the consequence of another's; at least the first."""
+    causes = [pod for pod in failed if not pod_status.lost_peer(pod)]
+    return causes or [first]
 
 
 def _deciding_replicas(job: Job, wanted: Sequence[Replica]) -> list[Replica]:

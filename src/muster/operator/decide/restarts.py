@@ -11,11 +11,12 @@ recreated at once, then after 10 s, 20 s and so on up to five minutes, like the 
 After ten minutes without a failure the count starts again. When a whole gang restarts because of a
 failure, the failure counts for every replica, so that all of them wait and come back together.
 
-Gangs that restart as a whole (`muster.dev/restart: gang`): `status.whole` records how many replicas
-of each role ran when all of them ran. From then on the gang breaks if a replica is lost (deleted,
-evicted, preempted) or if its training restarts in place. The record is cleared when the gang is
-deleted for a restart, so that our own deletions do not break it again: until the gang has run
-complete once more, missing pods are simply recreated.
+Replicas that restart together (`muster.dev/restart: gang`): `status.whole` records how many
+replicas of each role ran when all of them ran. From then on the gang breaks if a replica is lost
+(deleted, evicted, preempted) or if its training restarts in place. The record is cleared when the
+gang is deleted for a restart, so that our own deletions do not break it again: until the gang has
+run complete once more, missing pods are simply recreated. An MPI launcher restarts with the workers
+if one of them failed or is lost, but its own failure or loss breaks no gang.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from msgspec.structs import replace
 
 from kubekit.objects import meta
 from kubekit.objects.annotation_values import read_integer
+from muster.contract.gang import RESTART_ANNOTATION, RESTART_SCOPES
 from muster.jobs import names, pod_status
 from muster.jobs.job_sentences import (
     REPLICA_GONE,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
     from kubekit.objects.core import Pod
     from muster.jobs.job import Job, Replica
+    from muster.operator.decision_types import Settings
 
 _CUT_OFF = 1
 """The start of a job is stored in whole seconds, so up to one second before it really started: a
@@ -53,14 +56,28 @@ _FORGET_AFTER = 600.0
 """Seconds without a failure after which earlier ones do not count."""
 
 
+def with_default_scope(job: Job, settings: Settings) -> Job:
+    """The job, whose replicas restart together if it does not say and the administrator does."""
+    says = job.annotation("restart") in RESTART_SCOPES
+    if says or settings.restart != "gang" or not job.dies_together:
+        return job
+    return replace(job, annotations={**job.annotations, RESTART_ANNOTATION: "gang"})
+
+
 def count_in_place(job: Job, status: JobStatus, pods: Iterable[Pod]) -> tuple[JobStatus, list[Pod]]:
-    """The status with the restarts of these living pods, and the pods with new restarts."""
+    """The status with the restarts of these living pods, and the pods with new restarts.
+
+    Replicas that restart together and are seen to restart at the same time count as one.
+    """
     counts = {pod.metadata.name: (pod, n) for pod in pods if (n := _counted_restarts(job, pod))}
     new = {name: n - status.in_place_restarts.get(name, 0) for name, (_, n) in counts.items()}
     restarted = [pod for name, (pod, _) in counts.items() if new[name] > 0]
     # Only living pods are remembered, so that the status does not grow with every replacement.
     status = replace(status, in_place_restarts={name: n for name, (_, n) in counts.items()})
-    return add_restarts(status, sum(new[pod.metadata.name] for pod in restarted)), restarted
+    together = [pod for pod in restarted if role_of(job, pod) in job.restarts_together]
+    alone = [pod for pod in restarted if role_of(job, pod) not in job.restarts_together]
+    count = max((new[pod.metadata.name] for pod in together), default=0)
+    return add_restarts(status, count + sum(new[p.metadata.name] for p in alone)), restarted
 
 
 def add_restarts(status: JobStatus, count: int) -> JobStatus:
@@ -133,20 +150,21 @@ class GangBreak(NamedTuple):
     """The pod in which the training failed; None if the cluster took a pod away."""
 
 
-def restarts_as_gang(job: Job) -> bool:
-    """Whether the gang restarts as a whole; not if its pods could not be recreated."""
-    return job.annotation("restart") == "gang" and not job.from_pods
+def breaks_gang(job: Job, role: str) -> bool:
+    """Whether the failure or loss of a replica of this role restarts others too."""
+    return role in job.restarts_together and role != "Launcher"
 
 
 def record_running_gang(
     job: Job, status: JobStatus, wanted: Sequence[Replica], pods: Sequence[Pod]
 ) -> JobStatus:
     """The status with the sizes of the gang when it last ran complete, capped by its spec."""
-    if not restarts_as_gang(job):
+    members = [replica for replica in wanted if breaks_gang(job, replica.role)]
+    if not members:
         return replace(status, gang_sizes={})
-    roles = Counter(replica.role for replica in wanted)
+    roles = Counter(replica.role for replica in members)
     phases = {pod.metadata.name: pod.status.phase for pod in pods}
-    if all(phases.get(replica.name) in ("Running", "Succeeded") for replica in wanted):
+    if all(phases.get(replica.name) in ("Running", "Succeeded") for replica in members):
         return replace(status, gang_sizes=dict(roles))
     sizes = {role: min(size, roles[role]) for role, size in status.gang_sizes.items()}
     return replace(status, gang_sizes={role: size for role, size in sizes.items() if size})
@@ -163,7 +181,7 @@ def find_break(
 
     `pods` are its pods that stay, `restarted` those with a container that restarted in place.
     """
-    if not restarts_as_gang(job) or not status.gang_sizes:
+    if not status.gang_sizes:
         return None
     present = {pod.metadata.name for pod in pods}
     for replica in wanted:
@@ -172,15 +190,18 @@ def find_break(
         if was_running and replica.name not in present:
             gone = Ending(replica.name, replica.role.lower(), replica.index)
             return GangBreak(JobRestart(REPLICA_GONE, gone))
-    for pod in restarted:
-        if _training_restarted(job, pod):
-            ending = pod_status.brief(pod_status.ending_of(pod))
-            return GangBreak(JobRestart(RESTARTED_IN_PLACE, ending), pod)
-    return None
+    crashed = [pod for pod in restarted if _training_restarted(job, pod)]
+    if not crashed:
+        return None
+    first = pod_status.first_failed(crashed)
+    ending = pod_status.brief(pod_status.ending_of(first))
+    return GangBreak(JobRestart(RESTARTED_IN_PLACE, ending), first)
 
 
 def _training_restarted(job: Job, pod: Pod) -> bool:
     """Whether the container that trains restarted, rather than a sidecar or init container."""
+    if not breaks_gang(job, role_of(job, pod)):
+        return False
     replica_spec = replica_spec_of(job, pod)
     main = replica_spec.container if replica_spec else ""
     return any(row.name == main and row.restart_count for row in pod.status.container_statuses)
@@ -195,7 +216,8 @@ def record_failures(
 ) -> JobStatus:
     """The status after some pods failed, without failures that are too old to count.
 
-    `delayed` are the pods that wait for it: those that failed, or all pods of their gang.
+    `delayed` are the pods that wait for it: those that failed, or all pods of their gang. Only
+    `failed` are to blame.
     """
     culprits = {pod.metadata.uid for pod in failed}
     failures = {
@@ -233,7 +255,8 @@ def waiting_for_backoff(
     last = max(waiting, key=lambda r: (rows[r].last is not None, seconds_left(status, r, now)))
     row = rows[last]
     until = meta.shifted(row.at, _delay(row))
-    if as_gang := restarts_as_gang(job):
+    as_gang = any(breaks_gang(job, replica.role) for replica in waiting)
+    if as_gang:
         until = max(meta.shifted(r.at, _delay(r)) for r in rows.values())
     name = replica_in_words(last.role.lower(), last.index, last.name)
     return Waiting(BACKOFF, failed_of_late(name, row, with_gang=as_gang), until)

@@ -43,6 +43,7 @@ def test_every_flag_reaches_the_settings(started: list[Settings]) -> None:
         "--gang-dialect=pdb",
         "--gang-scheduler-name=volcano",
         "--pod-scheduler-name=muster",
+        "--default-restart=gang",
         "--cluster-domain=.k8s.example",
         "--mpi-kubectl-delivery-image=kubectl:1",
         "--pytorch-init-container-image=alpine:3",
@@ -53,6 +54,7 @@ def test_every_flag_reaches_the_settings(started: list[Settings]) -> None:
     (settings,) = started
     assert (settings.gang, settings.dialect, settings.scheduler) == (False, "pdb", "volcano")
     assert settings.pod_scheduler == "muster"
+    assert settings.restart == "gang"
     assert (settings.domain, settings.delivery_image, settings.init_image) == (
         "k8s.example",
         "kubectl:1",

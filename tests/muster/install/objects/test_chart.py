@@ -19,7 +19,12 @@ CHOICES: dict[str, Any] = {
     "defaults": {},
     "scheduler": {"operator": {"enabled": False}, "scheduler": {"names": ["volcano", "My.Own"]}},
     "namespaced": {
-        "operator": {"watchNamespace": "team", "gangDialect": "pdb", "extraArgs": ["--debug"]},
+        "operator": {
+            "watchNamespace": "team",
+            "gangDialect": "pdb",
+            "defaultRestart": "gang",
+            "extraArgs": ["--debug"],
+        },
         "scheduler": {"enabled": False},
     },
     "no dashboard": {"dashboard": {"enabled": False}},

@@ -1,0 +1,291 @@
+"""One crash is one failure: replicas that train together restart once, and the first is to blame.
+
+The others lose their peer a moment later and fail as well; their nodes may report that first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubekit.objects.meta import Raw
+from muster.operator.decision_types import Settings
+from tests.muster.operator.builders import Model, manifest, replica
+from tests.muster.words import exited
+
+GLOO = (
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 9, in <module>\n'
+    "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.3]:41234"
+)
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
+TENSORFLOW = (
+    "tensorflow.python.framework.errors_impl.UnavailableError: Graph execution error:\n"
+    "Collective ops is aborted by: Socket closed"
+)
+JAX = (
+    "F0102 client.h:77] Terminating process because the JAX distributed service detected fatal "
+    "errors. This most likely indicates that another task died"
+)
+BOOM = "step 7\nValueError: boom"
+CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "JAXJob": "jax", "MPIJob": "mpi"}
+
+
+def running(
+    kind: str = "PyTorchJob",
+    restart: str = "OnFailure",
+    settings: Settings | None = None,
+    **spec: Any,
+) -> Model:
+    """A running job of three replicas that restart together."""
+    name = CONTAINERS[kind]
+    roles: Raw = {"Worker": replica(3, restart, name)}
+    if kind == "PyTorchJob":
+        roles = {"Master": replica(1, restart, name), "Worker": replica(2, restart, name)}
+    if kind == "MPIJob":
+        roles["Launcher"] = replica(1, restart, name)
+    raw = manifest(kind, spec.pop("roles", roles), **spec)
+    if settings is None:
+        raw["metadata"]["annotations"] = {"muster.dev/restart": "gang"}
+    model = Model(raw, settings)
+    up(model)
+    return model
+
+
+def up(model: Model) -> None:
+    for _ in range(2):
+        model.settle()
+        model.run(*(name for name, pod in model.pods.items() if not pod.finished))
+    model.settle()
+
+
+def crash(model: Model, name: str, code: int, message: str = "") -> None:
+    model.exit(name, code, CONTAINERS[model.raw["kind"]], message=message)
+
+
+def uids(model: Model) -> dict[str, str]:
+    return {name: pod.metadata.uid for name, pod in model.pods.items()}
+
+
+@pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob", "JAXJob"])
+@pytest.mark.parametrize("words", [GLOO, RESET, TENSORFLOW, JAX])
+def test_victims_that_are_reported_before_the_crash_neither_count_nor_are_to_blame(
+    kind: str, words: str
+) -> None:
+    model = running(kind, runPolicy={"backoffLimit": 3})
+    before = uids(model)
+    *victims, culprit = sorted(before)
+    for victim in victims:
+        crash(model, victim, 1, words)
+        model.settle()
+        assert uids(model) == before
+    model.later(1)
+    crash(model, culprit, 137)
+    model.settle()
+
+    assert model.status["restarts"] == 1
+    assert model.status["restart"]["first"]["pod"] == culprit
+    assert not {*uids(model).values()} & {*before.values()}
+    assert model.view.restarts == 1
+    up(model)
+    assert model.status["restarts"] == 1
+    assert model.view.reason.startswith("worker")
+    assert exited(137) in model.view.reason
+
+
+@pytest.mark.parametrize("code", [1, 137])
+def test_a_crash_that_says_why_is_not_waited_on(code: int) -> None:
+    model = running()
+    before = uids(model)
+    crash(model, "j-worker-1", code, BOOM)
+    model.settle()
+
+    assert not {*uids(model).values()} & {*before.values()}
+
+
+def test_a_victim_is_blamed_if_no_other_end_becomes_known() -> None:
+    model = running(runPolicy={"backoffLimit": 3})
+    crash(model, "j-master-0", 1, GLOO)
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+
+    model.later(model.wait() or 0)
+    model.settle()
+    assert model.status["restart"]["first"]["pod"] == "j-master-0"
+    assert model.status["restarts"] == 1
+
+
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+def test_a_node_with_another_time_delays_no_restart(ahead: int) -> None:
+    model = running()
+    before = uids(model)
+    model.later(ahead)
+    crash(model, "j-master-0", 1, GLOO)
+    model.later(-ahead)
+    model.settle()
+
+    assert not {*uids(model).values()} & {*before.values()}
+
+
+def test_of_two_crashes_in_one_second_the_killed_replica_is_to_blame() -> None:
+    model = running()
+    crash(model, "j-master-0", 1, "exit without a reason")
+    crash(model, "j-worker-0", 134, "terminate called")
+    crash(model, "j-worker-1", 139)
+    model.settle()
+
+    assert model.status["restart"]["first"]["pod"] == "j-worker-1"
+
+
+@pytest.mark.parametrize("restart", ["Never", "ExitCode"])
+def test_a_job_without_another_attempt_fails_for_the_crash_and_not_for_a_victim(
+    restart: str,
+) -> None:
+    model = running(restart=restart)
+    crash(model, "j-master-0", 1, GLOO)
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+    model.later(1)
+    crash(model, "j-worker-1", 3, BOOM)
+    crash(model, "j-worker-0", 1, RESET)
+    model.settle()
+
+    failure = model.status["failure"]
+    assert model.conditions()[-1] == "Failed"
+    assert (failure["first"]["pod"], failure["count"]) == ("j-worker-1", 1)
+
+
+def test_a_victim_whose_peer_restarts_in_place_names_the_peer() -> None:
+    roles = {"Master": replica(1, "Never", "pytorch"), "Worker": replica(2, "OnFailure", "pytorch")}
+    model = Model(manifest("PyTorchJob", roles))
+    up(model)
+    end = {"exitCode": 3, "finishedAt": model.now.isoformat(), "message": BOOM}
+    row = {"name": "pytorch", "restartCount": 1, "lastState": {"terminated": end}}
+    model.run("j-worker-1", containerStatuses=[{**row, "state": {"running": {}}}])
+    crash(model, "j-master-0", 1, GLOO)
+    model.settle()
+    model.later(model.wait() or 0)
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+    assert model.status["failure"]["first"]["pod"] == "j-worker-1"
+
+
+@pytest.mark.parametrize("restart", ["OnFailure", "Never"])
+def test_victims_of_a_drained_replica_do_not_count(restart: str) -> None:
+    model = running(restart=restart, runPolicy={"backoffLimit": 1})
+    before = uids(model)
+    crash(model, "j-master-0", 1, GLOO)
+    crash(model, "j-worker-0", 1, GLOO)
+    model.pod("j-worker-1", phase="Failed", reason="Evicted")
+    model.settle()
+
+    assert model.conditions() == ["Created", "Restarting"]
+    assert "restarts" not in model.status
+    assert model.status["restart"]["first"]["pod"] == "j-worker-1"
+    assert not {*uids(model).values()} & {*before.values()}
+
+
+def test_a_gang_that_crashes_once_too_often_names_the_crash_of_the_last_attempt() -> None:
+    model = running(runPolicy={"backoffLimit": 2})
+    crash(model, "j-worker-0", 3, BOOM)
+    model.settle()
+    up(model)
+    crash(model, "j-master-0", 1, GLOO)
+    crash(model, "j-worker-1", 3, BOOM)
+    model.settle()
+
+    failure = model.status["failure"]
+    assert model.conditions()[-1] == "Failed"
+    assert (failure["code"], failure["failures"]) == ("BackoffLimitExceeded", 2)
+    assert failure["first"]["pod"] == "j-worker-1"
+    assert model.view.restarts == 1
+
+
+def test_the_node_does_not_restart_replicas_that_restart_together() -> None:
+    model = running()
+    assert {row["spec"]["restartPolicy"] for row in model.manifests.values()} == {"Never"}
+
+
+def test_an_evaluator_fails_and_restarts_alone() -> None:
+    roles = {"Worker": replica(2, "OnFailure"), "Evaluator": replica(1, "OnFailure")}
+    model = running("TFJob", roles=roles)
+    before = uids(model)
+    assert model.manifests["j-evaluator-0"]["spec"]["restartPolicy"] == "OnFailure"
+    crash(model, "j-evaluator-0", 1, BOOM)
+    model.settle()
+    assert {name for name in before if uids(model)[name] != before[name]} == {"j-evaluator-0"}
+    assert model.status["restarts"] == 1
+
+    up(model)
+    before = uids(model)
+    crash(model, "j-worker-1", 1, BOOM)
+    model.settle()
+    assert {name for name in before if uids(model)[name] == before[name]} == {"j-evaluator-0"}
+
+
+def test_a_launcher_that_fails_is_retried_alone() -> None:
+    model = running("MPIJob", runPolicy={"backoffLimit": 3})
+    before = uids(model)
+    launcher = next(name for name in before if "launcher" in name)
+    crash(model, launcher, 1, BOOM)
+    model.settle()
+
+    assert model.status["restarts"] == 1
+    assert before.items() <= uids(model).items()
+    assert len(model.pods) == len(before) + 1
+
+
+def test_a_launcher_that_fails_with_a_worker_is_retried_with_all_workers() -> None:
+    model = running("MPIJob", runPolicy={"backoffLimit": 3})
+    before = uids(model)
+    launcher = next(name for name in before if "launcher" in name)
+    crash(model, launcher, 1, "ORTE has lost communication with a remote daemon.")
+    model.settle()
+    assert uids(model) == before
+    model.later(1)
+    crash(model, "j-worker-1", 137)
+    model.settle()
+
+    assert model.status["restarts"] == 1
+    assert model.status["restart"]["first"]["pod"] == "j-worker-1"
+    workers = {name for name in before if "worker" in name}
+    assert all(uids(model)[name] != before[name] for name in workers)
+    up(model)
+    assert model.conditions() == ["Created", "Running"]
+    assert len(model.pods) == len(before) + 1  # the failed launcher stays, for its log
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "spec", "together"),
+    [
+        ("PyTorchJob", None, {}, True),
+        ("JAXJob", None, {}, True),
+        ("TFJob", None, {}, True),
+        ("TFJob", {"Worker": replica(2, "OnFailure"), "PS": replica(1, "OnFailure")}, {}, False),
+        ("PyTorchJob", None, {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 2}}, False),
+    ],
+)
+def test_the_administrator_chooses_for_jobs_that_do_not_say(
+    kind: str, roles: Raw | None, spec: Raw, together: bool
+) -> None:
+    more: dict[str, Any] = {"roles": roles, **spec} if roles else spec
+    model = running(kind, settings=Settings(restart="gang"), **more)
+    before = uids(model)
+    crash(model, "j-worker-1", 1, BOOM)
+    model.settle()
+
+    kept = {name for name in before if uids(model)[name] == before[name]}
+    assert bool(kept) != together
+
+
+def test_a_job_that_says_replica_keeps_it_whatever_the_administrator_chose() -> None:
+    raw = running(settings=Settings(restart="gang")).raw
+    raw["metadata"]["annotations"] = {"muster.dev/restart": "replica"}
+    model = Model({**raw, "status": {}}, Settings(restart="gang"))
+    up(model)
+    before = uids(model)
+    crash(model, "j-worker-0", 1, BOOM)
+    model.settle()
+    assert {name for name in before if uids(model)[name] != before[name]} == {"j-worker-0"}
