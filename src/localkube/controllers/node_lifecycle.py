@@ -39,7 +39,7 @@ from localkube.controllers.shared_informers import NODE
 from localkube.controllers.workloads import NODES, PODS, ready
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
 
     from kubekit.client.client import Client
@@ -127,16 +127,29 @@ class NodeHeartbeats:
 
     async def _mark_pods_unready(self, name: str) -> None:
         """The readiness of pods on an unreachable node is unknown, so they count as not ready."""
-        for pod in self._informers.pods.by(NODE, name):
-            if not ready(pod) or pod.finished:
-                continue
-            condition = {
-                "type": "Ready",
-                "status": "False",
-                "lastTransitionTime": timestamp(self._clock()),
-            }
-            with contextlib.suppress(NotFound, Conflict):
-                await self._client.patch_status(PODS, pod.metadata, {"conditions": [condition]})
+        pods = self._informers.pods.by(NODE, name)
+        await _for_each(self._mark_unready, [p for p in pods if ready(p) and not p.finished])
+
+    async def _mark_unready(self, pod: Pod) -> None:
+        condition = {
+            "type": "Ready",
+            "status": "False",
+            "lastTransitionTime": timestamp(self._clock()),
+        }
+        with contextlib.suppress(NotFound, Conflict):
+            await self._client.patch_status(PODS, pod.metadata, {"conditions": [condition]})
+
+
+async def _for_each(act: Callable[[Pod], Awaitable[None]], pods: Iterable[Pod]) -> None:
+    """Do it to each pod of a node, whatever becomes of the others; raises all errors at the end."""
+    errors: list[Exception] = []
+    for pod in pods:
+        try:
+            await act(pod)
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup("some pods of the node", errors)
 
 
 def _readiness(node: Node | None) -> str:
@@ -262,8 +275,7 @@ class PodGc:
         with contextlib.suppress(NotFound):
             await self.client.get(NODES, key)
             return RequeueAfter(self.grace)  # the node exists; our watch is behind
-        for pod in pods:
-            await self._remove(pod)
+        await _for_each(self._remove, pods)
         return None
 
     async def _remove(self, pod: Pod) -> None:

@@ -22,6 +22,7 @@ from kubekit.objects.core import port_number
 from kubekit.objects.events import EventText, event_subject
 from kubekit.objects.kinds import SERVICES
 from kubekit.objects.meta import condition_is_true
+from kubekit.telemetry.unexpected_errors import isolated
 from localkube.node.network.forwarder import Forwarder
 from localkube.node.network.pod_network import LOOPBACK
 from localkube.node.network.service_addresses import API_SERVICE, has_address, service_ports
@@ -164,14 +165,14 @@ class LoopbackPorts:
             await self._forwarder.close()
 
     def _targets(self) -> dict[Place, Target]:
-        services = self._informers.services.all()
-        targets = node_ports(services)
-        if self._network.host_needs_proxy:
-            targets |= {
-                place: Target(service.metadata.key, port)
-                for service in services
-                for place, port in host_places(service, self._lowest_port)
-            }
+        targets: dict[Place, Target] = {}
+        for service in self._informers.services.all():
+            key = service.metadata.key
+            with isolated("services", key):
+                targets |= node_ports([service])
+                if self._network.host_needs_proxy:
+                    places = host_places(service, self._lowest_port)
+                    targets |= {place: Target(key, port) for place, port in places}
         return targets
 
     def _listen(self, targets: dict[Place, Target]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import ApiObject, Key, Object
+from kubekit.telemetry.unexpected_errors import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,19 +82,25 @@ def service_ports(
         meta = endpoint_slice.metadata
         key = Key(meta.namespace, meta.labels.get(SERVICE_NAME, ""))
         by_service.setdefault(key, []).append(endpoint_slice)
-    return sorted(
+    found: list[ServicePort] = []
+    for service in services:
+        with isolated("services", service.metadata.key):
+            found += _ports_of(service, by_service.get(service.metadata.key, ()))
+    return sorted(found)
+
+
+def _ports_of(service: Service, slices: Iterable[EndpointSlice]) -> list[ServicePort]:
+    return [
         ServicePort(
             service.spec.cluster_ip,
             port.port,
             port.protocol,
-            _endpoints(by_service.get(service.metadata.key, ()), port.name, port.protocol),
+            _endpoints(slices, port.name, port.protocol),
             service.spec.session_affinity == "ClientIP",
         )
-        for service in services
-        if has_address(service)
-        for port in service.spec.ports
+        for port in (service.spec.ports if has_address(service) else ())
         if _leads_somewhere(Endpoint(service.spec.cluster_ip, port.port))
-    )
+    ]
 
 
 def _endpoints(slices: Iterable[EndpointSlice], name: str, protocol: str) -> tuple[Endpoint, ...]:

@@ -11,8 +11,10 @@ import pytest
 
 from kubekit.control.loop import RequeueAfter
 from kubekit.objects.meta import MAX_SECONDS, Key, ObjectMeta, timestamp
+from kubekit.request_errors import Invalid, NotFound
+from kubekit.watch.informer_cache import InformerCache
 from localkube.controllers import node_lifecycle, node_taints
-from localkube.controllers.node_lifecycle import NodeHeartbeats
+from localkube.controllers.node_lifecycle import NodeHeartbeats, PodGc
 from localkube.controllers.workloads import Node, Pod
 from tests.builders import pod
 
@@ -147,3 +149,36 @@ async def test_heartbeats_missed_while_we_were_suspended_do_not_count(
     await asyncio.sleep(50.0)
     await heartbeats.reconcile(Key("", "n"))
     assert place.silenced, "a node that stays silent while we listen"
+
+
+class DeletedNode(Place):
+    """A node that no longer exists, and a server that does not change one of its pods."""
+
+    def __init__(self) -> None:
+        super().__init__(node())
+        self.removed: list[str] = []
+        self.nodes: Any = InformerCache({})
+
+    def get(self, *_: Any) -> Any:
+        raise NotFound("nodes n not found", status=404)
+
+    def by(self, index: str, value: str) -> list[Pod]:
+        return [msgspec.convert(pod(name, nodeName="n"), Pod) for name in ("bad", "good")]
+
+    async def patch_status(self, kind: Any, meta: ObjectMeta, status: Raw) -> None:
+        if meta.name == "bad":
+            raise Invalid("pods bad is invalid", status=422)
+
+    async def delete(self, kind: Any, key: Key, **options: Any) -> None:
+        self.removed.append(key.name)
+
+
+@pytest.mark.looptime
+async def test_a_pod_that_cannot_be_removed_holds_up_no_other_pod_of_a_deleted_node() -> None:
+    place: Any = DeletedNode()
+    pod_gc = PodGc(place, place, lambda: NOW, grace=0.0)
+
+    with pytest.raises(ExceptionGroup):  # the loop tries again
+        await pod_gc.reconcile(Key("", "n"))
+
+    assert place.removed == ["good"]

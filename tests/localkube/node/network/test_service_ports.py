@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from kubekit.objects.core import Service
+from localkube.node.network import service_addresses
 from localkube.node.network.service_addresses import (
     Endpoint,
     EndpointSlice,
     ServicePort,
     service_ports,
 )
+from tests.unexpected_errors import counted
 
 
 def service(name: str = "web", address: str = "10.2.0.5", **spec: Any) -> Service:
@@ -77,3 +80,20 @@ def test_headless_and_external_services_have_no_ports() -> None:
     ]
 
     assert service_ports(services, []) == [ServicePort("10.2.0.6", 80, "TCP", (), by_client=True)]
+
+
+def test_a_service_that_brings_out_a_bug_leaves_the_others_their_ports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, original = counted().get("services", 0), service_addresses.has_address
+
+    def has_address(one: Service) -> bool:
+        if one.metadata.name == "bad":
+            raise ZeroDivisionError("a bug")
+        return original(one)
+
+    monkeypatch.setattr(service_addresses, "has_address", has_address)
+    found = service_ports([service("bad"), service("good", "10.2.0.6")], [])
+
+    assert [port.address for port in found] == ["10.2.0.6"]
+    assert counted()["services"] == before + 1
