@@ -286,6 +286,9 @@ class Cluster:
         note = self.agent.choice.note
         store = self.server.store
         damage = damage_text(store.odd_rows, record_lost=store.record_lost)
+        network = self.agent.network.external.unavailable_reason
+        without = f"pods reach no network outside this machine, unless they use its own: {network}"
+        problems = list(filter(None, [note, network and without, damage]))
         return {
             "nodes": self.options.nodes,
             "data": str(self.options.data),
@@ -293,6 +296,7 @@ class Cluster:
             "externalNetwork": self.agent.external_network,
             **({"note": note} if note else {}),
             **({"objects": damage} if damage else {}),
+            **({"problems": problems} if problems else {}),
         }
 
     def _log_ending(self) -> None:

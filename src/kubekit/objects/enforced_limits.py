@@ -56,8 +56,8 @@ def in_words(reasons: Mapping[str, str]) -> str:
     for resource, reason in reasons.items():
         by_reason.setdefault(reason, []).append(resource)
     return "; ".join(
-        f"{' and '.join(resources)} limits are {_NOT}{reason}"
-        for reason, resources in by_reason.items()
+        f"{' and '.join(filter(None, [', '.join(most), last]))} limits are {_NOT}{reason}"
+        for reason, (*most, last) in by_reason.items()
     )
 
 

@@ -10,6 +10,7 @@ import click
 from kubekit.telemetry.logging_setup import printable
 from muster.cli.options import Target, cluster_options, output_option
 from muster.cli.show.table import GREEN, RED, YELLOW, colour, shows_colours
+from muster.client.home import Home
 from muster.jobs.view.units import count
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def command(target: Target, output: str) -> None:
 
     cluster = target.cluster()
     with cluster.connect() as client:
-        findings = examine(client, target.namespace_in(cluster), local=cluster.local)
+        home = cluster.home or Home.of_user()
+        problems = (home.status() or {}).get("problems", ()) if cluster.local else ()
+        namespace = target.namespace_in(cluster)
+        findings = examine(client, namespace, local=cluster.local, local_problems=problems)
     if output == "table":
         print(f"cluster: {cluster.name} (from {cluster.source})")
         print_findings(findings)

@@ -14,7 +14,7 @@ from muster.cli.show.messages import debug
 from muster.cli.show.table import json_or_yaml, table, underlined_table
 from muster.cli.verb_groups import now
 from muster.client.jobs.explain import explain
-from muster.jobs.view.units import count, next_try
+from muster.jobs.view.units import count, next_try, said_once
 
 if TYPE_CHECKING:
     from muster.contract.job_explanation import JobExplanation
@@ -68,9 +68,12 @@ def _text(explanation: JobExplanation, now: datetime) -> str:
         facts.append(("Priority:", str(explanation.priority)))
     if explanation.held:
         facts.append(("Held:", f"room for {count(explanation.held, 'member')}"))
+    # The reason of a gang in line stands above, with its place.
+    above = explanation.reason or explanation.text
+    whys = said_once([member.why for member in explanation.members], above)
     rows = [
-        (member.name, member.role or "-", member.phase, member.node or "-", member.why)
-        for member in explanation.members
+        (member.name, member.role or "-", member.phase, member.node or "-", why)
+        for member, why in zip(explanation.members, whys, strict=True)
     ]
     text = "\n\n".join([table(facts), *last_lines(explanation.last_lines)])
     return f"{text}\n\n{underlined_table(MEMBERS, rows)}" if rows else text

@@ -54,15 +54,26 @@ def command(target: Target, output: str) -> None:
     else:
         shown = {**data, "local": data.get("hint") or data["local"], "daemon": "", "hint": ""}
         shown |= {"components": _components(data.get("components") or {})}
+        shown |= _limits(data)
         if cluster is not None and cluster.local:
             shown |= {key: value for key, value in (daemon or {}).items() if key not in data}
         else:
             shown |= {f"local {key}": value for key, value in (daemon or {}).items()}
+        shown |= {"problems": "", "local problems": ""}  # the other rows have them
         print(table([(f"{key}:", str(value)) for key, value in shown.items() if value]))
     if cluster is None:
         raise NoCluster(str(no_cluster()))  # the table says how to start one
     if problem is not None:
         raise problem
+
+
+def _limits(data: dict[str, Any]) -> dict[str, str]:
+    """The rows of the limits as one: they mostly have one reason."""
+    rows = {f"{resource}Limits": resource for resource in enforced_limits.ANNOTATIONS}
+    published = {rows[key]: data[key] for key in rows if key in data}
+    reasons = enforced_limits.unenforced(published, published)
+    text = enforced_limits.in_words(reasons) if reasons else enforced_limits.ENFORCED
+    return {**dict.fromkeys(rows, ""), "limits": text if published else ""}
 
 
 def _dashboard(home: Home) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from kubekit.objects import enforced_limits
 from kubekit.objects.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
 from kubekit.objects.meta import Key, find_condition
 from kubekit.objects.quantity import parse_whole
@@ -37,9 +38,10 @@ from muster.install.objects.values import NAMESPACE
 from muster.install.other_systems import deployed_schedulers, other_operators
 from muster.install.own_installations import own_operators, sharing_jobs
 from muster.install.plan import HELM, missing_versions
+from muster.jobs.view.units import count, named_or_counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Node, Pod
@@ -82,9 +84,12 @@ def error(check: str, text: str, fix: str) -> Finding:
     return Finding(check, "error", text, fix)
 
 
-def examine(client: BlockingClient, namespace: str, *, local: bool) -> list[Finding]:
-    """The findings of every check on this cluster."""
+def examine(
+    client: BlockingClient, namespace: str, *, local: bool, local_problems: Sequence[str] = ()
+) -> list[Finding]:
+    """The findings of every check on this cluster; a local one names its machine's problems."""
     found = read(client, local=local)
+    found = msgspec.structs.replace(found, local_problems=list(local_problems))
     missing = {"you": missing_of_user(client, namespace)}
     reported = reported_by_components(client, namespace, found.components)
     unknown, broken = [], {}
@@ -112,6 +117,7 @@ def judge(found: Facts) -> list[Finding]:
         crds,
         components,
         rights,
+        this_machine,
         nodes,
         scheduler_names,
         dialects,
@@ -185,6 +191,17 @@ def _crd(ours: Raw, crd: Raw, needed: str, fix: str) -> Iterator[Finding]:
         yield error("CRDs", f"{name} lacks {versions} of this release", fix)
 
 
+def this_machine(facts: Facts) -> Iterator[Finding]:
+    """What the machine of a local cluster does not give its pods; `arena status` shows it too."""
+    if not facts.local:
+        return
+    found = [warning("this machine", text) for text in facts.local_problems]
+    published = enforced_limits.enforcement(node.metadata.annotations for node in facts.nodes)
+    if reasons := enforced_limits.unenforced(published, published):
+        found.append(warning("this machine", enforced_limits.in_words(reasons)))
+    yield from found or [ok("this machine", "gives pods all that the local cluster can use")]
+
+
 def nodes(facts: Facts) -> Iterator[Finding]:
     """Whether nodes are ready, and offer the devices that pods request."""
     if facts.is_unread(NODES):
@@ -193,8 +210,12 @@ def nodes(facts: Facts) -> Iterator[Finding]:
     ready = [node for node in facts.nodes if _is_ready(node)]
     if not ready:
         found.append(error("nodes", "no node is ready", "kubectl get nodes"))
-    for node in facts.nodes:
-        found += _node(node, ready=node in ready)
+    rows = [
+        (node.metadata.name, row)
+        for node in facts.nodes
+        for row in _node(node, ready=node in ready)
+    ]
+    found += _said_once(rows, "node")
     offered = {name for node in ready for name, n in node.status.allocatable.items() if _some(n)}
     for resource, pods in sorted(_requested(facts.pending).items()):
         if resource not in offered:
@@ -217,6 +238,17 @@ def _node(node: Node, *, ready: bool) -> Iterator[Finding]:
         yield error("nodes", text, fix)
     if ready and node.spec.unschedulable:
         yield warning("nodes", f"{name} is cordoned", f"kubectl uncordon {name}")
+
+
+def _said_once(rows: list[tuple[str, Finding]], noun: str) -> Iterator[Finding]:
+    """The findings about these objects: the same about several is one, about the first of them."""
+    alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for name, row in rows:
+        alike.setdefault((row.level, row.text.replace(name, "…")), []).append((name, row))
+    for (_, first), *others in alike.values():
+        more = named_or_counted([name for name, _ in others], f"more {noun}")
+        text = f"{first.text}; the same for {more}" if others else first.text
+        yield msgspec.structs.replace(first, text=text)
 
 
 def _is_ready(node: Node) -> bool:
@@ -270,8 +302,8 @@ def _component(component: Component, facts: Facts) -> Iterator[Finding]:
     key, name = component.key, facts.name_of(component)
     ready, wanted = readiness(component.deployment)
     if wanted == 0:
-        count = 2 if component.name in LEASE_NAMES else 1
-        fix = f"kubectl -n {key.namespace} scale deployment {key.name} --replicas={count}"
+        replicas = 2 if component.name in LEASE_NAMES else 1
+        fix = f"kubectl -n {key.namespace} scale deployment {key.name} --replicas={replicas}"
         yield error("components", f"{name} is scaled to zero", fix)
     elif ready < wanted:
         why = pod_problem(component.pods) or _replica_failure(component)
@@ -460,8 +492,10 @@ def dialects(facts: Facts) -> Iterator[Finding]:
         key = gang_named_by(pod)
         if key is not None:
             gangs.setdefault(key, []).append(pod)
-    for key, pods in sorted(gangs.items()):
-        found += _gang(key, pods, facts)
+    rows = [
+        (str(key), row) for key, pods in sorted(gangs.items()) for row in _gang(key, pods, facts)
+    ]
+    found += _said_once(rows, "gang")
     yield from found or [
         ok("gang dialects", f"served: {', '.join(sorted(facts.groups)) or 'none'}")
     ]
@@ -484,12 +518,16 @@ def _gang(key: GangKey, pods: list[Pod], facts: Facts) -> Iterator[Finding]:
 
 
 def pending_gangs(facts: Facts) -> Iterator[Finding]:
-    """The gangs that wait, in line, and why."""
+    """The gangs that wait: for each reason the first in line, and how many there are."""
     rows = waiting_line_format.read(facts.line)
-    for row in rows:
+    counts = Counter(row.code for row in rows)
+    for row in {row.code: row for row in reversed(rows)}.values():
         namespace, _, name = row.gang.rpartition("/")
-        fix = f"arena explain {name} -n {namespace}"
-        yield warning("pending gangs", f"{row.gang} since {row.since}: {row}", fix)
+        text, others = f"{row.gang} since {row.since}: {row}", counts[row.code] - 1
+        if others:
+            words = count(others, "more gang")
+            text = f"{text}; {words} wait{'s' * (others == 1)} for the same reason ({row.code})"
+        yield warning("pending gangs", text, f"arena explain {name} -n {namespace}")
     if not rows and not facts.is_unread(CONFIG_MAPS, LINE):
         yield ok("pending gangs", "none")
 

@@ -103,6 +103,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Roles and bindings that give their rights to nobody, by component; `users` have some too."""
     reported: dict[MissingRight, str] = {}
     """Missing rights that components reported by events, and the objects of these events."""
+    local_problems: list[str] = []
+    """What the daemon of a local cluster says of its machine."""
     unread: list[str] = []
     """Resources that the user may not list, and objects that the user may not get."""
 

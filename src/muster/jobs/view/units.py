@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,20 @@ def count(number: int, noun: str) -> str:
 def named_or_counted(names: Sequence[str], noun: str) -> str:
     """`a, b`; of more than MAX_NAMES only the number: `7 pods`."""
     return ", ".join(names) if len(names) <= MAX_NAMES else count(len(names), noun)
+
+
+def said_once(texts: Sequence[str], above: str = "") -> list[str]:
+    """A column of reasons in which none is repeated: the first row has it, and says for how many.
+
+    What stands `above` the table is not said again.
+    """
+    counts = Counter(texts)
+    rows, said = [], {"", above}
+    for text in texts:
+        others = f" (and {counts[text] - 1} more for the same reason)" * (counts[text] > 1)
+        rows.append("" if text in said else f"{text}{others}")
+        said.add(text)
+    return rows
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

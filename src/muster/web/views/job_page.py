@@ -9,7 +9,7 @@ import msgspec
 from muster.contract.job_explanation import place_in_words
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.job_status import decode_status
-from muster.jobs.view.units import duration, next_try
+from muster.jobs.view.units import duration, next_try, said_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -160,21 +160,26 @@ def _replicas(
     job: JobSummary, facts: JobFacts, reason_of_job: str, now: datetime
 ) -> tuple[Replica, ...]:
     """In the order of roles and numbers; of many, those that have something to say come first."""
-    rows = [_replica(row, facts, reason_of_job, now) for row in facts.replicas or job.instances]
+    rows = [(row, _reason(row, now)) for row in facts.replicas or job.instances]
     if len(rows) > MANY_REPLICAS:
-        rows.sort(key=lambda row: not row.reason)
-    return tuple(rows)
+        rows.sort(key=lambda row: row[1] in ("", reason_of_job))
+    reasons = said_once([reason for _, reason in rows], reason_of_job)
+    return tuple(
+        _replica(row, facts, reason, now) for (row, _), reason in zip(rows, reasons, strict=True)
+    )
 
 
-def _replica(row: Instance, facts: JobFacts, reason_of_job: str, now: datetime) -> Replica:
+def _reason(row: Instance, now: datetime) -> str:
+    time = next_try(row.crash.next_try if row.crash else None, now)
+    return f"{row.reason}{time}" if row.reason else ""
+
+
+def _replica(row: Instance, facts: JobFacts, reason: str, now: datetime) -> Replica:
     gone = row.name in facts.gone
-    reason = row.reason + next_try(row.crash.next_try if row.crash else None, now)
-    if reason == reason_of_job:  # which stands above the table
-        reason = ""
     return Replica(
         instance=row,
         state=facts.gone.get(row.name, row.status),
-        reason="Its pod is gone; its logs are here." if gone else reason if row.reason else "",
+        reason="Its pod is gone; its logs are here." if gone else reason,
         age=(now - row.created).total_seconds() if row.created else 0.0,
         gone=gone,
         attempts=facts.attempts.get(row.name, 0),

@@ -100,3 +100,26 @@ def test_a_job_whose_pods_do_not_exist_yet_waits(scene: Scene) -> None:
     ended(scene, "Created")
 
     assert (explained(scene)["state"], explained(scene)["text"]) == ("waiting", "has no pods yet")
+
+
+def waiting(scene: Scene, *whys: str) -> list[str]:
+    """The output of `explain` for a job with pods that wait for these reasons, as lines."""
+    job_ = job("TFJob", "j", {"Worker": len(whys)}, age=90)
+    pods = [pod(job_, "worker", index, why=why) for index, why in enumerate(whys)]
+    scene.objects = {"tfjobs": [job_], "pods": pods, "configmaps": [], "services": []}
+    return scene.arena("explain", "j")[1].splitlines()
+
+
+def test_a_reason_of_many_pods_is_said_once(scene: Scene) -> None:
+    lines = waiting(scene, *["8 GPUs short"] * 4)
+
+    assert sum("8 GPUs short" in line for line in lines) == 1
+    assert [row["why"] for row in explained(scene)["members"]] == ["8 GPUs short"] * 4
+
+
+def test_another_reason_of_several_pods_is_said_once_with_their_number(scene: Scene) -> None:
+    lines = waiting(scene, "8 GPUs short", "no such volume", "no such volume", "no such volume")
+
+    assert [line for line in lines if "no such volume" in line] == [
+        "j-worker-1  worker  Pending  -     no such volume (and 2 more for the same reason)"
+    ]

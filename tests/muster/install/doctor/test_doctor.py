@@ -10,14 +10,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from kubekit.objects.core import Lease, LeaseSpec, Pod
+from kubekit.objects.core import Lease, LeaseSpec, Node, Pod
 from kubekit.objects.kinds import LEASES
 from kubekit.objects.meta import ObjectMeta
 from kubekit.rights import MissingRight, Rule, expand
 from muster.cli import main
 from muster.cli.verbs.doctor import print_findings
 from muster.contract.scheduler_rights import NAMES, name_lease
+from muster.contract.waiting_line_format import DATA_KEY, WaitingGang
 from muster.install.doctor.checks import Finding, install_again, judge, scheduler_names
 from muster.install.doctor.facts import BrokenRole, Component, Facts
 from muster.install.doctor.rights import recognised
@@ -25,6 +27,7 @@ from muster.jobs.view.events import Event
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.muster.install.doctor.faults import FAULTS, lease
+from tests.muster.web.objects import node
 from tests.waiting import until
 
 
@@ -124,6 +127,27 @@ def facts(**given: object) -> Facts:
     return Facts(**{**{name: getattr(base, name) for name in base.__struct_fields__}, **given})
 
 
+UNENFORCED = {
+    "muster.dev/cpu-limits": "not enforced: no cgroups",
+    "muster.dev/memory-limits": "not enforced: no cgroups",
+    "muster.dev/pids-limits": "not enforced: no controller",
+}
+
+
+def limited(row: Node) -> Node:
+    """The node, as a local one publishes that it enforces no limits."""
+    return replace(row, metadata=replace(row.metadata, annotations=UNENFORCED))
+
+
+def line(*codes: str) -> dict[str, str]:
+    """The published line of gangs that wait for these reasons."""
+    rows = [
+        WaitingGang(f"t/g{place}", place, code, "8 GPUs short", "now")
+        for place, code in enumerate(codes, 1)
+    ]
+    return {DATA_KEY: msgspec.json.encode(rows).decode()}
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -132,6 +156,30 @@ def facts(**given: object) -> Facts:
         ({"failed_checks": {"etcd": "timeout"}}, "its check etcd fails: timeout"),
         ({"version": "v1.20.1"}, "Kubernetes v1.20.1 is older than 1.28; not tested"),
         ({"nodes": []}, "no node is ready"),
+        ({"local_problems": ["pods run without namespaces"]}, "pods run without namespaces"),
+        (
+            {"nodes": [limited(node("n0")), limited(node("n1"))]},
+            "cpu and memory limits are not enforced: no cgroups; "
+            "pids limits are not enforced: no controller",
+        ),
+        ({"nodes": [node("n0", cordoned=True)]}, "n0 is cordoned"),
+        (
+            {"nodes": [node(f"n{n}", cordoned=True) for n in range(3)]},
+            "n0 is cordoned; the same for n1, n2",
+        ),
+        (
+            {"nodes": [node(f"n{n}", cordoned=True) for n in range(50)]},
+            "n0 is cordoned; the same for 49 more nodes",
+        ),
+        ({"line": line("Short")}, "t/g1 since now: 8 GPUs short; 1st in line"),
+        (
+            {"line": line(*["S"] * 48, "NotEnoughMembers")},
+            "t/g1 since now: 8 GPUs short; 1st in line; 47 more gangs wait for the same reason (S)",
+        ),
+        (
+            {"line": line("S", "NotEnoughMembers", "S")},
+            "t/g1 since now: 8 GPUs short; 1st in line; 1 more gang waits for the same reason (S)",
+        ),
     ],
 )
 def test_faults_that_cannot_be_planted(given: dict[str, object], text: str) -> None:

@@ -114,8 +114,12 @@ def test_of_many_replicas_those_with_a_reason_come_first() -> None:
     rows = list(summarize(raw, pods, NOW).instances)
     rows[4] = replace(rows[4], reason="exited with code 1")
 
-    names = [row.instance.name for row in page(raw, replicas=rows).replicas]
-    assert names[:3] == ["x-worker-4", "x-worker-0", "x-worker-1"]
+    rows[6] = replace(rows[6], reason="exited with code 1")
+
+    shown = page(raw, replicas=rows).replicas
+    assert [row.instance.name for row in shown[:3]] == ["x-worker-4", "x-worker-6", "x-worker-0"]
+    reason = "exited with code 1 (and 1 more for the same reason)"
+    assert [row.reason for row in shown[:3]] == [reason, "", ""]
     assert page(raw, replicas=rows[:5]).replicas[4].instance.name == "x-worker-4"
 
 
