@@ -24,7 +24,7 @@ from muster.web.views.node_room import (
     unknown_room,
 )
 from muster.web.views.owner_colours import GangOwners, Looks, Owner, initials, owner_of, requests_of
-from muster.web.views.row_guard import guarded
+from muster.web.views.row_guard import guarded, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -170,13 +170,14 @@ def _used(pods: Iterable[Pod]) -> dict[str, dict[Owner, Share]]:
         node = pod.spec.node_name
         if not node or pod.finished:
             continue
-        owner = owner_of(pod)
-        shares = used.setdefault(node, {})
-        share = shares.get(owner)
-        if share is None:
-            share = shares[owner] = Share(owner)
-        add_requests(share, requests_of(pod))
-        share.running = share.running or pod.status.phase == "Running"
+        with row_of(pod.metadata.name):
+            owner = owner_of(pod)
+            shares = used.setdefault(node, {})
+            share = shares.get(owner)
+            if share is None:
+                share = shares[owner] = Share(owner)
+            add_requests(share, requests_of(pod))
+            share.running = share.running or pod.status.phase == "Running"
     return used
 
 

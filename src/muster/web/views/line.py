@@ -27,7 +27,7 @@ from muster.web.views.owner_colours import (
     owner_of,
     requests_of,
 )
-from muster.web.views.row_guard import NOT_SHOWN, guarded
+from muster.web.views.row_guard import NOT_SHOWN, guarded, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -221,11 +221,12 @@ def _holders(names: Iterable[str], pods: Iterable[Pod]) -> dict[str, tuple[Holde
     for pod in pods:
         if not pod.spec.node_name or pod.finished:
             continue
-        requests = requests_of(pod)
-        for name, by_owner in sums.items():
-            if amount := requests.get(name, 0):
-                owner = owner_of(pod)
-                by_owner[owner] = by_owner.get(owner, 0) + amount
+        with row_of(pod.metadata.name):
+            requests = requests_of(pod)
+            for name, by_owner in sums.items():
+                if amount := requests.get(name, 0):
+                    owner = owner_of(pod)
+                    by_owner[owner] = by_owner.get(owner, 0) + amount
     most = {
         name: sorted(by_owner.items(), key=lambda row: (-row[1], row[0]))[:MAX_HOLDERS]
         for name, by_owner in sums.items()
@@ -240,10 +241,14 @@ def _placed(pods: Iterable[Pod], looks: Looks, now: datetime) -> tuple[PlacedRow
     """The newest first."""
     recent: dict[Owner, list[tuple[datetime, Pod]]] = {}
     for pod in pods:
-        bound = pod.bound_at
-        if bound is not None and now - bound <= RECENT:
-            recent.setdefault(owner_of(pod), []).append((bound, pod))
-    rows = [_placed_row(owner, members, looks, now) for owner, members in recent.items()]
+        with row_of(pod.metadata.name):
+            bound = pod.bound_at
+            if bound is not None and now - bound <= RECENT:
+                recent.setdefault(owner_of(pod), []).append((bound, pod))
+    rows: list[PlacedRow] = []
+    for owner, members in recent.items():
+        with row_of(owner):
+            rows.append(_placed_row(owner, members, looks, now))
     rows.sort(key=lambda row: (row.at, row.owner), reverse=True)
     return tuple(rows[:MAX_PLACED])
 

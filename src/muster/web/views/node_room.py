@@ -21,7 +21,7 @@ from kubekit.objects.quantity import (
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.units import cores, count, local_time, named_or_counted, natural_order
 from muster.web.views.owner_colours import Looks, Owner, initials
-from muster.web.views.row_guard import NOT_SHOWN
+from muster.web.views.row_guard import NOT_SHOWN, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -261,10 +261,11 @@ def shares_by_node(holds: Iterable[HeldRoom], owners: GangOwners) -> dict[str, l
     """By node, the room that is held there."""
     held: dict[str, list[Share]] = {}
     for row in holds:
-        until = local_time(read_timestamp(row.until)).partition(" ")[2]
-        share = Share(owners.of(row.dialect, row.gang), until=until)
-        add_requests(share, _parsed(row), row.pods)
-        held.setdefault(row.node, []).append(share)
+        with row_of(row.gang):
+            until = local_time(read_timestamp(row.until)).partition(" ")[2]
+            share = Share(owners.of(row.dialect, row.gang), until=until)
+            add_requests(share, _parsed(row), row.pods)
+            held.setdefault(row.node, []).append(share)
     return held
 
 
@@ -273,7 +274,10 @@ def hold_rows(holds: Iterable[HeldRoom], owners: GangOwners, looks: Looks) -> tu
     by_gang: dict[tuple[str, str], list[HeldRoom]] = {}
     for row in holds:
         by_gang.setdefault((row.dialect, row.gang), []).append(row)
-    rows = [_hold_row(owners.of(*gang), held, looks) for gang, held in by_gang.items()]
+    rows: list[HoldRow] = []
+    for gang, held in by_gang.items():
+        with row_of(gang):
+            rows.append(_hold_row(owners.of(*gang), held, looks))
     never = datetime.max.replace(tzinfo=UTC)
     return tuple(sorted(rows, key=lambda row: (row.until or never, row.owner)))
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kubekit.objects.quantity import InvalidQuantity, sum_resources
 from muster.contract.gang_dialects import PDB, gang_named_by, single_pod_gang
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
+from muster.web.views.row_guard import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +73,10 @@ class Looks:
 
     def with_pods(self, pods: Iterable[Pod]) -> Looks:
         """The looks of all jobs with these pods; jobs without pods are forgotten."""
-        present = {owner_of(pod): None for pod in pods}
+        present: dict[Owner, None] = {}
+        for pod in pods:
+            with row_of(pod.metadata.name):
+                present[owner_of(pod)] = None
         looks = {owner: look for owner, look in self._looks.items() if owner in present}
         new = sorted(owner for owner in present if owner.is_job and owner not in looks)
         used = Counter(look.colour for look in looks.values())
@@ -131,7 +135,8 @@ class GangOwners:
         self._pods = pods
         for pod in pods:
             if not pod.spec.node_name and not pod.finished:
-                self.waiting.setdefault(owner_of(pod), []).append(pod)
+                with row_of(pod.metadata.name):
+                    self.waiting.setdefault(owner_of(pod), []).append(pod)
 
     def of(self, dialect: str, gang: str) -> Owner:
         """The owner of a published gang; a gang without pods stands for itself."""
@@ -154,9 +159,10 @@ class GangOwners:
 def _owners(pods: Iterable[Pod]) -> dict[tuple[str, str], Owner]:
     owners: dict[tuple[str, str], Owner] = {}
     for pod in pods:
-        owner = owner_of(pod)
-        gang = gang_named_by(pod) or single_pod_gang(pod)
-        owners[gang.dialect, str(gang)] = owner
-        # The gang of a budget has the name of the pods' controller.
-        owners.setdefault((PDB.name, f"{owner.namespace}/{owner.name}"), owner)
+        with row_of(pod.metadata.name):
+            owner = owner_of(pod)
+            gang = gang_named_by(pod) or single_pod_gang(pod)
+            owners[gang.dialect, str(gang)] = owner
+            # The gang of a budget has the name of the pods' controller.
+            owners.setdefault((PDB.name, f"{owner.namespace}/{owner.name}"), owner)
     return owners

@@ -23,6 +23,11 @@ NOT_SHOWN = "it cannot be shown because of a bug in Muster; the log of the dashb
 
 def guarded(make: Callable[[], T], instead: Callable[[], T], about: object) -> T:
     """The row that `make` makes; if that is impossible, the row `instead`."""
-    with unexpected_errors.isolated("dashboard row", about):
+    with row_of(about):
         return make()
     return instead()
+
+
+def row_of(about: object) -> unexpected_errors.isolated:
+    """Leave an object out of what many make together, if it cannot be counted in."""
+    return unexpected_errors.isolated("dashboard row", about)

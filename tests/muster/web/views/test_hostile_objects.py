@@ -25,6 +25,10 @@ from muster.web import render
 from muster.web.cluster import live_cluster, watched_objects
 from muster.web.cluster.live_cluster import JobSummaries, JobWithPods
 from muster.web.pages.job import _Found, _view
+from muster.web.views import cluster_map as cluster_map_module
+from muster.web.views import line as line_module
+from muster.web.views import node_room as node_room_module
+from muster.web.views import owner_colours
 from muster.web.views.cluster_map import MapQuery, cluster_map
 from muster.web.views.history import HistoryQuery, history_view
 from muster.web.views.job_history import JobEvents, events_by_job, job_history
@@ -231,3 +235,71 @@ def test_a_bug_in_one_row_leaves_the_others(
     assert text.count(NOT_SHOWN.partition(";")[0]) >= 1
     assert caplog.text.count("dashboard row bad: bug: ") == 1
     assert counted()["dashboard row"] == before + 3
+
+
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [
+        (cluster_map_module, "owner_of"),
+        (cluster_map_module, "requests_of"),
+        (line_module, "owner_of"),
+        (line_module, "requests_of"),
+        (line_module, "_placed_row"),
+        (node_room_module, "_parsed"),
+        (owner_colours, "owner_of"),
+        (owner_colours, "gang_named_by"),
+    ],
+)
+def test_a_bug_that_one_pod_or_hold_brings_out_leaves_the_map_and_the_line_of_others(
+    module: Any, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unexpected_errors, "survived", SURVIVED)
+    before, original = counted().get("dashboard row", 0), getattr(module, function)
+
+    def fails_for_bad(*arguments: Any) -> Any:
+        if "bad" in repr(arguments):
+            raise ZeroDivisionError("a bug")
+        return original(*arguments)
+
+    monkeypatch.setattr(module, function, fails_for_bad)
+    nodes = decoded(NODE, Node)
+    pods = [one for name in ("bad", "good") for one in (running(name), waiting(name))]
+    holds = [{**HOLD, "gang": f"ns/{name}"} for name in ("bad", "good")]
+    short = {**GANG, "gang": "ns/good", "short": {"cpu": "1"}}
+    line = published([config_map("muster-line", line=[short], holds=holds)])
+    looks = Looks().with_pods(pods)
+    view = cluster_map(nodes, pods, line, MapQuery(), looks, NOW)
+    rows = line_view(pods, line, looks, NOW)
+
+    assert "good" in {row.owner.name for row in view.legend}
+    assert "good" in {row.owner.name for row in rows.rows}
+    assert "good" in {row.owner.name for row in rows.placed}
+    assert "good" in {row.owner.name for row in rows.holds}
+    assert counted()["dashboard row"] > before
+
+
+def waiting(job: str, **fields: Any) -> Pod:
+    (one,) = decoded(
+        {
+            "metadata": {
+                "name": f"{job}-{len(fields)}",
+                "namespace": "ns",
+                "labels": {"job": job},
+                "creationTimestamp": TIME,
+                "ownerReferences": [
+                    {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": job, "uid": job}
+                    | {"controller": True}
+                ],
+            },
+            "spec": {"containers": [{"name": job, "resources": {"requests": {"cpu": "1"}}}]},
+            **fields,
+        },
+        Pod,
+    )
+    return one
+
+
+def running(job: str) -> Pod:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": NOW.isoformat()}
+    one = waiting(job, status={"phase": "Running", "conditions": [scheduled]})
+    return msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, node_name="n"))
