@@ -26,7 +26,7 @@ from localkube.apiserver.kinds import (
     quotas_and_limit_ranges,
     roles_and_accounts,
 )
-from localkube.apiserver.kinds.field_rules import ensure_map, fill
+from localkube.apiserver.kinds.field_rules import check_address, ensure_map, fill
 from localkube.apiserver.kinds.quotas_and_limit_ranges import pod_violations
 from localkube.apiserver.resource import (
     Admission,
@@ -185,6 +185,13 @@ def _check_status_update(new: Raw, old: Raw) -> Causes:
     if new["spec"].get("nodeName") and node and node != at(old, "status.nominatedNodeName"):
         detail = "may not be set on pods that are already bound to a node"
         yield forbidden_field("status.nominatedNodeName", detail)
+    for field in ("podIPs", "hostIPs"):
+        addresses = [row.get("ip", "") for row in at(new, f"status.{field}") or ()]
+        for index, address in enumerate(addresses):
+            yield from check_address(address, f"status.{field}[{index}]")
+        if field == "hostIPs" and addresses and addresses[0] != at(new, "status.hostIP"):
+            detail = "must be equal to `hostIP`"
+            yield invalid_value("status.hostIPs[0].ip", addresses[0], detail)
 
 
 def _check_deadline(new_spec: Raw, old_spec: Raw) -> Causes:

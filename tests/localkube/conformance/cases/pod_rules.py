@@ -150,6 +150,25 @@ CASES = [
         ],
     ),
     Case(
+        "addresses of a pod that are not addresses",
+        [
+            post(PODS, pod()),
+            *(
+                patch(f"{PODS}/a/status", {"status": status})
+                for status in (
+                    {"podIP": "²"},
+                    {"podIP": "10.0.0.256"},
+                    {"podIPs": [{"ip": ""}]},
+                    {"hostIP": "²"},
+                    {"hostIPs": [{"ip": "²"}]},
+                    {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}]},
+                    {"podIP": "fd00::1", "podIPs": [{"ip": "fd00::1"}, {"ip": "10.0.0.1"}]},
+                )
+            ),
+        ],
+        ("causes",),
+    ),
+    Case(
         "probes with zero thresholds",
         [
             main(livenessProbe={**TCP, "successThreshold": 0}),
