@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+import muster
 from muster.contract import gang as marks
 from muster.contract.gang import GangKey
 from muster.scheduler.effects.reporter import group_status
@@ -16,6 +17,7 @@ from muster.scheduler.effects.waiting_line_publisher import encode_line, held_ro
 from tests.muster.scheduler.builders import budget, gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster, replace
 from tests.muster.scheduler.hostile_objects import DEEP, DIGITS, EARLY, HOSTILE, NODE
+from tests.work import calls_in
 
 pytestmark = pytest.mark.looptime
 
@@ -56,6 +58,45 @@ def marked(**annotations: str) -> list[Any]:
 
 def in_dialect(dialect: str) -> list[Any]:
     return gang("g", 2, dialect=dialect)
+
+
+def rules(count: int) -> dict[str, Any]:
+    """Fields of a pod's spec with that many rules."""
+    selector = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    keys = [f"k{number}" for number in range(count)]
+    terms = [{"topologyKey": key, "labelSelector": selector} for key in keys]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    weighted = [{"weight": 1, "podAffinityTerm": term} for term in terms]
+    exists = [{"key": key, "operator": "Exists"} for key in keys]
+    spread = [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **term} for term in terms]
+    nodes = {required: {"nodeSelectorTerms": [{"matchExpressions": exists}]}}
+    return {
+        "spread": {"topologySpreadConstraints": spread},
+        "affinity": {"affinity": {"podAffinity": {required: terms}}},
+        "anti-affinity": {"affinity": {"podAntiAffinity": {required: terms}}},
+        "preferred": {"affinity": {"podAffinity": {preferred: weighted}}},
+        "node affinity": {"affinity": {"nodeAffinity": nodes}},
+        "selector": {"nodeSelector": dict.fromkeys(keys, "v")},
+        "resources": {
+            "containers": [{"resources": {"requests": {f"x.io/{key}": "1" for key in keys}}}]
+        },
+    }
+
+
+@pytest.mark.parametrize("kind", rules(1))
+async def test_a_pod_with_thousands_of_rules_costs_others_little_work(kind: str) -> None:
+    spec = rules(2000)[kind]
+    bound = [pod(f"b{i}", spec={**spec, "nodeName": NODE}) for i in range(5)]
+    cluster = cluster_beside(*bound, *(pod(f"p{i}", group="g", spec=spec) for i in range(5)))
+    cluster.add(volcano_group("g", 5))
+    with calls_in(muster) as calls:
+        await check(cluster)
+
+    assert "more than 100, which is not supported" in cluster.reason("g")
+    assert cluster.bound("p") == {}
+    assert len(cluster.state.snapshot.classes.resources) < 1000
+    assert calls.count < 100_000
 
 
 LATE = [

@@ -16,6 +16,7 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from kubekit.objects.affinity import (
     Affinity,
     LabelSelector,
+    NodeAffinity,
     PodAffinity,
     PodAffinityTerm,
     SelectorRequirement,
@@ -48,6 +50,10 @@ MORE_THAN_ANY_NODE = 1 << 52
 
 MAX_WEIGHT = 100
 """The largest weight of a preference that Kubernetes accepts."""
+MAX_RULES = 100
+"""Rules of one pod about nodes and other pods; each is checked against all of them."""
+MAX_REQUESTS = 100
+"""Resources that one pod may request; each is a column for all nodes."""
 POD_LEVEL = ("cpu", "memory", "hugepages-")
 """Resources that a pod may request as a whole (Kubernetes' pod-level resources)."""
 
@@ -100,6 +106,8 @@ class PodClass:
     preferred: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[SpreadTerm, ...] = ()
     claims: tuple[str, ...] = ()
+    excess: str = ""
+    """Of what the pods have too much to be placed; of such pods with a node only a part counts."""
     _cache: dict[object, tuple[object, Any]] = field(default_factory=dict)
 
     @property
@@ -163,7 +171,8 @@ class PodClasses:
 
     def _make(self, pod: Pod, labels: Mapping[str, str], claims: tuple[str, ...]) -> PodClass:
         spec, affinity = pod.spec, pod.spec.affinity or Affinity()
-        needs = {name: _capped(n) for name, n in requests(pod).items() if n > 0}
+        needed = {name: _capped(n) for name, n in requests(pod).items() if n > 0}
+        needs = dict(islice(needed.items(), MAX_REQUESTS))
         needs[PODS] = 1  # every pod uses one of the node's allowed pods
         affinity_terms = affinity.pod_affinity or PodAffinity()
         anti_affinity_terms = affinity.pod_anti_affinity or PodAffinity()
@@ -183,17 +192,44 @@ class PodClasses:
             columns=np.array([self.column(name) for name in needs], np.intp),
             amounts=np.array(list(needs.values()), dtype=np.int64),
             ports=host_ports(spec),
-            affinity=tuple(pod_term(pod, term) for term in affinity_terms.required),
-            anti_affinity=tuple(pod_term(pod, term) for term in anti_affinity_terms.required),
-            preferred=tuple((weight, pod_term(pod, term)) for weight, term in preferred),
+            affinity=tuple(pod_term(pod, term) for term in affinity_terms.required[:MAX_RULES]),
+            anti_affinity=tuple(
+                pod_term(pod, term) for term in anti_affinity_terms.required[:MAX_RULES]
+            ),
+            preferred=tuple((n, pod_term(pod, term)) for n, term in preferred[:MAX_RULES]),
             claims=claims,
-            spread=tuple(_spread(pod, item) for item in spec.topology_spread_constraints),
+            spread=tuple(
+                _spread(pod, item) for item in spec.topology_spread_constraints[:MAX_RULES]
+            ),
+            excess=_excess(len(needed), _rules(spec)),
         )
         terms = (*cls.affinity, *cls.anti_affinity, *(term for _, term in cls.preferred))
         for term in (*terms, *(item.pods for item in cls.spread)):
             selector = selector_of(term.selector)
             self.interesting.update(requirement.key for requirement in selector.requirements)
         return cls
+
+
+def _rules(spec: PodSpec) -> int:
+    """How many rules about nodes and other pods a pod has."""
+    affinity = spec.affinity or Affinity()
+    nodes = affinity.node_affinity or NodeAffinity()
+    required = nodes.required.node_selector_terms if nodes.required else ()
+    alternatives = (*required, *(item.preference for item in nodes.preferred))
+    count = len(spec.node_selector) + len(spec.topology_spread_constraints)
+    count += sum(len(t.match_expressions) + len(t.match_fields) + 1 for t in alternatives)
+    for terms in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        count += len(terms.required) + len(terms.preferred) if terms else 0
+    return count
+
+
+def _excess(resources: int, rules: int) -> str:
+    if resources > MAX_REQUESTS:
+        return f"a pod requests {resources} resources, more than {MAX_REQUESTS}"
+    if rules > MAX_RULES:
+        what = "rules of node selection, affinity and spread"
+        return f"a pod has {rules} {what}, more than {MAX_RULES}"
+    return ""
 
 
 _encode = msgspec.msgpack.Encoder(order="sorted").encode

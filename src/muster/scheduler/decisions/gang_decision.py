@@ -301,7 +301,8 @@ def _fill(view: GangView) -> Verdict:
 
 def _unserved(view: GangView) -> Reason | None:
     """A required field that is not served, or a required topology that names no labels."""
-    marks = map(unserved_mark, view.members.pending)
+    classes, pending = view.known.snapshot.classes, view.members.pending
+    marks = (unserved_mark(pod) or classes.of(pod).excess for pod in pending)
     field = view.terms.unserved or next(filter(None, marks), "")
     if field:
         return reasons.unserved(field)
