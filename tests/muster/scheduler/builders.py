@@ -21,6 +21,7 @@ from kubekit.objects.storage import (
     StorageClass,
     VolumeClaim,
 )
+from muster.contract.gang import LATE_ANNOTATION
 from muster.contract.pod_groups import (
     COSCHEDULING_POD_GROUPS,
     NATIVE_POD_GROUPS,
@@ -161,8 +162,11 @@ def volcano_group(
     namespace: str = "default",
     spec: Mapping[str, Any] | None = None,
 ) -> VolcanoPodGroup:
+    metadata = _metadata(name, namespace, created, annotations)
+    if LATE_ANNOTATION in (annotations or {}):
+        metadata["ownerReferences"] = [{"kind": "MPIJob", "name": name, "controller": True}]
     raw = {
-        "metadata": _metadata(name, namespace, created, annotations),
+        "metadata": metadata,
         "spec": {
             "minMember": minimum,
             "minTaskMember": dict(roles or {}),

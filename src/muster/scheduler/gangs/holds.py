@@ -28,9 +28,10 @@ import msgspec
 from kubekit.objects.annotation_values import read_duration, read_json
 from kubekit.objects.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from kubekit.objects.meta import ObjectMeta, condition_is_true
-from kubekit.objects.selectors import is_label_key, is_label_value
+from kubekit.objects.selectors import is_label_key
 from muster.contract.gang import HOLD_ANNOTATION, LATE_ANNOTATION, ON_HOLD_END_ANNOTATION, GangKey
 from muster.contract.gang_dialects import ROLE_ANNOTATION, SINGLE_POD, role_of
+from muster.contract.job_kinds import MPIJOBS
 from muster.scheduler.cluster.nodes import is_schedulable
 from muster.scheduler.cluster.pod_class import PODS, parse_resources
 from muster.scheduler.cluster.snapshot import Hold, Slot, SlotKind
@@ -52,8 +53,8 @@ PLACEHOLDER = "placeholder/"
 """How the UID of a placeholder begins."""
 MAX_PLACEHOLDERS = 10_000
 """Members for which room is held before they exist."""
-MAX_LATE_ROLES, MAX_LATE_RESOURCES = 8, 32
-"""Roles that come late, and resources of each, that an annotation may declare."""
+LATE_ROLES, MAX_LATE_RESOURCES = ("launcher",), 32
+"""The roles that may come late, and how many resources of each an annotation may declare."""
 SMALL_LAUNCHER = {"cpu": 1000, "memory": 1 << 30}
 """Room for late members, in millicores and bytes, that every gang may have."""
 
@@ -227,13 +228,16 @@ def placeholders(view: GangView, lacking: Mapping[str, int]) -> Iterator[Pod]:
 def late_members(view: GangView) -> dict[str, Pod]:
     """Placeholders for the late members that have no pod yet, by role.
 
-    The annotation `muster.dev/late` declares members that their operator creates only once the
-    others run, such as the launcher of an MPIJob, with their requests. No quota counts them yet,
-    so together they get no more room than the other members request.
+    In the annotation `muster.dev/late`, the operator declares the launcher of an MPIJob, which it
+    creates only once the workers run, with the requests in the job's spec. On a group that is not
+    such a job's own, the annotation has no effect. No quota counts the launcher yet, so it gets no
+    more room than the other members request.
     """
-    requested = _read_late(view.annotations) if LATE_ANNOTATION in view.annotations else {}
-    if not requested:
+    declared = view.gang.declared
+    owner = declared.metadata.controller if declared is not None else None
+    if owner is None or (owner.kind, owner.name) != (MPIJOBS.kind, view.key.name):
         return {}
+    requested = _read_late(view.annotations) if LATE_ANNOTATION in view.annotations else {}
     succeeded = view.run.succeeded.values()
     present = {role_of(pod) for pod in view.gang.pods.values()} | set(succeeded)
     left = _room_for_late(view)
@@ -266,11 +270,9 @@ def late_holds(view: GangView) -> tuple[Slot, ...]:
 def _read_late(annotations: Mapping[str, str]) -> dict[str, Any]:
     """The requests by role; an annotation that cannot be read declares no late members."""
     document = read_json(annotations[LATE_ANNOTATION])
-    if not isinstance(document, dict) or len(document) > MAX_LATE_ROLES:
+    if not isinstance(document, dict):
         return {}
-    roles = {role.lower(): requests for role, requests in document.items()}
-    valid = all(role and is_label_value(role) and _are_requests(row) for role, row in roles.items())
-    return roles if valid else {}
+    return {role: document[role] for role in LATE_ROLES if _are_requests(document.get(role))}
 
 
 def _are_requests(row: Any) -> bool:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from kubekit.objects.core import Pod
+from kubekit.objects.meta import OwnerReference
 from kubekit.request_errors import Unreachable
 from muster.scheduler.gangs import holds
 from muster.scheduler.state import State
 from tests.muster.scheduler.builders import GPU, budget, gang, node, pod, volcano_group
-from tests.muster.scheduler.fake_cluster import FakeCluster
+from tests.muster.scheduler.fake_cluster import FakeCluster, replace
 
 pytestmark = pytest.mark.looptime
 
@@ -199,8 +200,8 @@ async def test_a_placeholder_is_like_a_member_that_had_a_node() -> None:
     [
         ('{"launcher": {"nvidia.com/gpu": "1", "cpu": "2"}}', (1, 2000)),
         ('{"launcher": {"nvidia.com/gpu": "999", "cpu": "1e9"}}', (2, 2000)),
-        ('{"a": {"nvidia.com/gpu": "1"}, "b": {"nvidia.com/gpu": "3"}}', (2, 0)),
-        ('{"a": {"nvidia.com/gpu": "-7", "cpu": -1}, "b": {"nvidia.com/gpu": "9"}}', (2, 0)),
+        ('{"launcher": {"nvidia.com/gpu": "1"}, "b": {"nvidia.com/gpu": "3"}}', (1, 0)),
+        ('{"launcher": {"nvidia.com/gpu": "-7", "cpu": -1}}', (0, 0)),
     ],
 )
 async def test_late_members_get_no_more_room_than_the_others(
@@ -215,6 +216,26 @@ async def test_late_members_get_no_more_room_than_the_others(
 
     sums = [sum(slot.cls.requests.get(name, 0) for slot in slots) for name in (GPU, "cpu")]
     assert tuple(sums) == held
+
+
+@pytest.mark.parametrize(
+    "owner", [None, ("MPIJob", "other"), ("TFJob", "g")], ids=["nobody", "another", "a TFJob"]
+)
+async def test_a_late_member_of_a_group_that_is_not_an_mpi_jobs_own_gets_no_room(
+    owner: tuple[str, str] | None,
+) -> None:
+    group = volcano_group("g", 2, annotations={"muster.dev/late": '{"launcher": {"cpu": "1"}}'})
+    owners = (
+        () if owner is None else (OwnerReference(kind=owner[0], name=owner[1], controller=True),)
+    )
+    metadata = replace(group.metadata, owner_references=owners)
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=8), replace(group, metadata=metadata), *gang("g", 2, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+
+    assert len(cluster.bound("g")) == 2
+    assert not cluster.state.snapshot.held_for
 
 
 async def test_a_small_launcher_has_room_beside_members_that_request_nothing() -> None:
