@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_AGE = re.compile(r"\d{1,2}s")
+_AGE = re.compile(r"\d{1,2}s|\d{3}d|\d+y(\d+d)?")
 _DRAWN_ADDRESS = re.compile(r"(?<![\d.])10\.0\.[1-9]\d*\.\d+")
 _DRAWN_PORT = re.compile(r"(?<=:)3[0-2]\d{3}(?=/)")
 _FIRST_DRAWN_PORT = 30086

@@ -484,7 +484,7 @@ async def hostile_objects(client: Client) -> None:
     pod["spec"] = {**pod["spec"], "tolerations": [ages]}
     await client.create(PODS, pod)
     state = {"type": "Ready", "status": "True", "lastTransitionTime": TIMES[0]}
-    patch = {"status": {"conditions": [state], "startTime": TIMES[-1], "podIP": "²"}}
+    patch = {"status": {"conditions": [state], "startTime": TIMES[-1]}}
     await client.patch(PODS, Key("default", "p"), patch, subresource="status")
     labels = {"kubernetes.io/service-name": "²".encode().hex()}
     rows = {"addressType": "IPv4", "endpoints": [{"addresses": ["1.2.3"]}], "ports": [{"port": 0}]}

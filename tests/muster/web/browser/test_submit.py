@@ -54,7 +54,7 @@ def test_a_gang_of_the_form_waits_says_why_gets_room_and_shows_its_log(
     )
     page.get_by_label("Workers", exact=False).first.fill("2")
     page.get_by_label("GPUs per worker").fill("1")
-    page.get_by_label("Gang", exact=False).check()
+    page.get_by_label("Gang", exact=False).select_option("true")
     page.get_by_role("button", name="Show the manifest").click()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url("**/jobs/default/TFJob/gang-of-two")
