@@ -111,7 +111,10 @@ class Side:
 @pytest.fixture(scope="module")
 def plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
     with ControlPlane(control_plane_binaries) as cluster:
-        cluster.start_controller_manager("--controllers=persistentvolume-binder-controller")
+        cluster.start_controller_manager(
+            "--controllers=persistentvolume-binder-controller",
+            "--pvclaimbinder-sync-period=1s",  # it repeats what met a conflict only then
+        )
         cluster.start_scheduler()
         yield cluster
 
