@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from localkube.apiserver import codec
-from localkube.apiserver.api_errors import bad_request, invalid, required, too_large, unprocessable
+from localkube.apiserver import causes, codec
+from localkube.apiserver.api_errors import bad_request, invalid, too_large, unprocessable
 from localkube.apiserver.http import bodies
 from localkube.apiserver.http.bodies import check_depth
 
@@ -62,7 +62,7 @@ def read_patch(call: Call) -> Patch:
 def _check_apply(call: Call, body: Raw) -> None:
     """An apply needs a field manager, a version and a kind."""
     if not call.query.get("fieldManager"):
-        cause = required("fieldManager", "is required for apply patch")
+        cause = causes.required("fieldManager", "is required for apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
     if not body.get("apiVersion") or not body.get("kind"):
         raise bad_request("apiVersion and kind must be set in an applied object")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from kubekit.objects.quantity import Amount
     from kubekit.schemas import Schema
-    from localkube.apiserver.api_errors import Cause
     from localkube.apiserver.apply.field_set import FieldSet
+    from localkube.apiserver.causes import Cause
     from localkube.apiserver.store.collection import ObjectReader
 
 ALL_VERBS = frozenset(

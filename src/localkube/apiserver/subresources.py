@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import timestamp
-from localkube.apiserver import api_errors, codec
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.admission import preconditions
 from localkube.apiserver.apply.managed_fields import VERSION, owners_of_object, owners_of_scale
 from localkube.apiserver.apply.request import apply_as, as_requested, updated, writer_of
@@ -134,12 +134,12 @@ def _checked(call: Call, body: Raw) -> Raw:
 
 def _target(call: Call, target: Raw) -> str:
     """The node that a binding names."""
-    causes = []
+    found = []
     if target.get("kind") not in (None, "", "Node"):
-        causes.append(api_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+        found.append(causes.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
-        causes.append(api_errors.required("target.name"))
-    api_errors.raise_if_invalid("", "Binding", call.route.name, causes)
+        found.append(causes.required("target.name"))
+    api_errors.raise_if_invalid("", "Binding", call.route.name, found)
     return str(target["name"])
 
 
@@ -196,7 +196,7 @@ def _negative(call: Call, replicas: int) -> Exception:
         group, kind = resource.group, resource.kind
         field = f".{_path(resource, 'specReplicasPath')}"
         detail = "should be a non-negative integer"
-    cause = api_errors.invalid_value(field, replicas, detail)
+    cause = causes.invalid(field, replicas, detail)
     return api_errors.invalid(group, kind, call.route.name, [cause])
 
 

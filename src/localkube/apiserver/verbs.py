@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.objects.enforced_limits import EVICTED
 from kubekit.request_errors import AlreadyExists, Conflict, NotFound, StatusError
-from localkube.apiserver import api_errors, codec
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.admission import create_and_update, deletion, preconditions
 from localkube.apiserver.admission.chain import (
     AdmissionChain,
@@ -133,7 +133,7 @@ class Verbs:
             return await self._create(call, body)
         if resource.strategy.update_names_revision and not body["metadata"].get("resourceVersion"):
             why = "must be specified for an update"
-            cause = api_errors.invalid_value("metadata.resourceVersion", 0, why)
+            cause = causes.invalid("metadata.resourceVersion", 0, why)
             raise api_errors.invalid(resource.group, resource.plural, call.route.name, [cause])
         return await self.change(call, lambda _: codec.copy(body))
 

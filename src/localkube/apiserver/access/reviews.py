@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import timestamp
-from localkube.apiserver import api_errors, codec
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.access.authentication import User
 from localkube.apiserver.access.authorization import AccessQuery, joined_errors
 from localkube.apiserver.access.service_account_tokens import ISSUER
@@ -109,7 +109,7 @@ def _access_of(spec: Raw) -> AccessQuery:
         why = "cannot be specified in combination with resourceAttributes"
         # The real server shows the Go struct as JSON, with its field names, and not quoted again.
         value = codec.dump(attributes).decode()
-        cause = api_errors.invalid_value("spec.nonResourceAttributes", value, why)
+        cause = causes.invalid("spec.nonResourceAttributes", value, why)
         message = f"Invalid value: {value}: {why}"
         raise api_errors.invalid("authorization.k8s.io", "", "", [cause._replace(message=message)])
     if path is not None:
@@ -134,5 +134,5 @@ def _check_local(spec: Raw, namespace: str) -> None:
 
 
 def _invalid(field: str, value: object, why: str) -> StatusError:
-    cause = api_errors.invalid_value(field, value, why)
+    cause = causes.invalid(field, value, why)
     return api_errors.invalid("authorization.k8s.io", "", "", [cause])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.objects.meta import timestamp
-from localkube.apiserver import api_errors, codec
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.admission import names
 from localkube.apiserver.apply import managed_fields
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.api_errors import Cause
+    from localkube.apiserver.causes import Cause
     from localkube.apiserver.resource import Resource
 
 
@@ -200,7 +200,7 @@ def _check(resource: Resource, obj: Raw) -> Iterable[Cause]:
 def _check_server_fields(new: Raw, old: Raw) -> list[Cause]:
     """The fields of metadata that only the server writes; a client may leave them out."""
     return [
-        api_errors.invalid_value(f"metadata.{name}", new[name], _IMMUTABLE)
+        causes.invalid(f"metadata.{name}", new[name], _IMMUTABLE)
         for name in _SERVER_WRITES
         if new.get(name) is not None and new[name] != old.get(name)
     ]
@@ -208,7 +208,7 @@ def _check_server_fields(new: Raw, old: Raw) -> list[Cause]:
 
 def _check_immutable(paths: Iterable[str], new: Raw, old: Raw) -> list[Cause]:
     return [
-        api_errors.invalid_value(path, codec.at(new, path), _IMMUTABLE)
+        causes.invalid(path, codec.at(new, path), _IMMUTABLE)
         for path in paths
         if codec.at(new, path) != codec.at(old, path)
     ]
@@ -226,7 +226,7 @@ def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
             "no new finalizers can be added if the object is being deleted, found new finalizers"
             f" []string{{{listed}}}"
         )
-        _raise(resource, new, [api_errors.forbidden_field("metadata.finalizers", detail)])
+        _raise(resource, new, [causes.forbidden("metadata.finalizers", detail)])
 
 
 def _raise(resource: Resource, obj: Raw, causes: Iterable[Cause]) -> None:

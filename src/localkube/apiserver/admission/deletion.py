@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.objects.meta import MAX_SECONDS, timestamp
-from localkube.apiserver import api_errors
+from localkube.apiserver import api_errors, causes
 from localkube.apiserver.http import bodies
 from localkube.apiserver.schema.decoding import check_shape
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.api_errors import Causes
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.http.requests import Call
     from localkube.apiserver.resource import Resource
 
@@ -137,12 +137,12 @@ def _check_options(options: Raw) -> Causes:
     policy, dry_run = options.get("propagationPolicy"), options.get("dryRun") or []
     if policy is not None and options.get("orphanDependents") is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
-        yield api_errors.invalid_value("propagationPolicy", policy, detail)
+        yield causes.invalid("propagationPolicy", policy, detail)
     if policy not in (None, *_POLICIES):
-        yield api_errors.not_supported("propagationPolicy", policy, (*_POLICIES, "nil"))
+        yield causes.not_supported("propagationPolicy", policy, (*_POLICIES, "nil"))
     if set(dry_run) - {"All"}:
-        yield api_errors.not_supported("dryRun", dry_run, ("All",))
+        yield causes.not_supported("dryRun", dry_run, ("All",))
     grace = options.get("gracePeriodSeconds")
     if grace is not None and grace > MAX_SECONDS:
         why = f"must be less than or equal to {MAX_SECONDS}"
-        yield api_errors.invalid_value("gracePeriodSeconds", grace, why)
+        yield causes.invalid("gracePeriodSeconds", grace, why)

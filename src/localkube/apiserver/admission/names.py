@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from localkube.apiserver.api_errors import invalid_value, required, too_long
+from localkube.apiserver import causes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.api_errors import Cause
+    from localkube.apiserver.causes import Cause
 
 Rule = Callable[[str], list[str]]
 """The problems of a text; none if it follows the rule."""
@@ -99,19 +99,16 @@ def check_path_segment(text: str) -> list[str]:
 
 def invalid_values(field: str, value: object, problems: list[str]) -> list[Cause]:
     """A cause for each rule that the value of a field breaks."""
-    return [invalid_value(field, value, problem) for problem in problems]
+    return [causes.invalid(field, value, problem) for problem in problems]
 
 
-def check_labels(labels: dict[str, Any], field: str = "metadata.labels") -> list[Cause]:
+def check_labels(labels: dict[str, Any], field: str = "metadata.labels") -> Iterator[Cause]:
     """The causes for invalid labels."""
-    causes: list[Cause] = []
     for key, value in labels.items():
-        causes += invalid_values(field, key, check_key(key))
-        if not isinstance(value, str):
-            causes.append(invalid_value(field, value, "must be a string"))
-        else:
-            causes += invalid_values(field, value, check_label_value(value))
-    return causes
+        yield from invalid_values(field, key, check_key(key))
+        is_text = isinstance(value, str)
+        problems = check_label_value(value) if is_text else ["must be a string"]
+        yield from invalid_values(field, value, problems)
 
 
 def check_key(key: str) -> list[str]:
@@ -142,7 +139,7 @@ def check_metadata(check_name: Rule, meta: Raw) -> Iterator[Cause]:
     if body:
         yield from invalid_values("metadata.generateName", prefix, check_name(body))
     if not name:
-        yield required("metadata.name", "name or generateName is required")
+        yield causes.required("metadata.name", "name or generateName is required")
     else:
         yield from invalid_values("metadata.name", name, check_name(name))
     yield from check_labels(meta.get("labels") or {})
@@ -150,7 +147,7 @@ def check_metadata(check_name: Rule, meta: Raw) -> Iterator[Cause]:
     for key in annotations:
         yield from invalid_values("metadata.annotations", key, check_key(key))
     if sum(len(k) + len(v) for k, v in annotations.items()) > _MAX_ANNOTATIONS:
-        yield too_long("metadata.annotations", _MAX_ANNOTATIONS)
+        yield causes.too_long("metadata.annotations", _MAX_ANNOTATIONS)
     yield from _owners(meta.get("ownerReferences") or [])
     yield from _finalizers(meta.get("finalizers") or [])
 
@@ -160,26 +157,26 @@ def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
         problems = check_key(name)
         yield from invalid_values("metadata.finalizers", name, problems)
         if not problems and "/" not in name and name not in _STANDARD:
-            yield invalid_value(f"metadata.finalizers[{i}]", name, UNQUALIFIED)
+            yield causes.invalid(f"metadata.finalizers[{i}]", name, UNQUALIFIED)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
-        yield invalid_value("metadata.finalizers", finalizers, detail)
+        yield causes.invalid("metadata.finalizers", finalizers, detail)
 
 
 def _owners(owners: list[Raw]) -> Iterator[Cause]:
     path = "metadata.ownerReferences"
     for owner in owners:
         yield from (
-            invalid_value(f"{path}.{f}", "", f"{f} must not be empty")
+            causes.invalid(f"{path}.{f}", "", f"{f} must not be empty")
             for f in ("apiVersion", "kind", "name", "uid")
             if not owner.get(f)
         )
         version = str(owner.get("apiVersion") or "")
         if version.count("/") > 1:
             detail = f"unexpected GroupVersion string: {version}"
-            yield invalid_value(f"{path}.apiVersion", version, detail)
+            yield causes.invalid(f"{path}.apiVersion", version, detail)
         if (version, owner.get("kind")) == ("v1", "Event"):
-            yield invalid_value(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+            yield causes.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
     controllers = [o for o in owners if o.get("controller")]
     if len(controllers) > 1:
         first, second = (f"{o.get('kind')}/{o.get('name')}" for o in controllers[:2])
@@ -187,4 +184,4 @@ def _owners(owners: list[Raw]) -> Iterator[Cause]:
             "Only one reference can have Controller set to true."
             f' Found "true" in references for {first} and {second}'
         )
-        yield invalid_value(path, owners, detail)
+        yield causes.invalid(path, owners, detail)

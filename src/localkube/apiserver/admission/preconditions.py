@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import api_errors
+from localkube.apiserver import api_errors, causes
 from localkube.apiserver.schema.decoding import check_kind, check_name, ensure_metadata
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def _check_custom(call: Call, new: Raw) -> None:
     if not new.get("kind"):
         raise _undecodable(call)
     if version and version != expected:
-        cause = api_errors.invalid_value("apiVersion", version, f"must be {expected}")
+        cause = causes.invalid("apiVersion", version, f"must be {expected}")
         group = str(version).rpartition("/")[0]
         raise api_errors.invalid(group, str(new["kind"]), call.route.name, [cause])
 
 
 def _undecodable(call: Call) -> StatusError:
     detail = f"unable to decode the result as {call.resource.kind}"
-    cause = api_errors.invalid_value("patch", call.body.decode(errors="replace"), detail)
+    cause = causes.invalid("patch", call.body.decode(errors="replace"), detail)
     return api_errors.invalid("", "", "", [cause])
 
 

@@ -13,12 +13,12 @@ import msgspec
 
 from kubekit.objects.meta import timestamp
 from localkube.apiserver import api_errors, codec
-from localkube.apiserver.api_errors import Cause
 from localkube.apiserver.apply import field_set, managed_fields, ownership
 from localkube.apiserver.apply.compare import compare, stated_fields
 from localkube.apiserver.apply.field_types import NoIdentityError, element_of
 from localkube.apiserver.apply.managed_fields import APPLY, UPDATE, Managed
 from localkube.apiserver.apply.ownership import ConflictsError, Manager, Owned
+from localkube.apiserver.causes import Cause
 from localkube.apiserver.http.requests import query_bool
 
 if TYPE_CHECKING:

@@ -11,21 +11,14 @@ from kubekit.objects.selectors import (
     parse_fields,
     parse_labels,
 )
-from localkube.apiserver import codec
-from localkube.apiserver.api_errors import (
-    bad_request,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    raise_if_invalid,
-    too_long,
-)
+from localkube.apiserver import causes, codec
+from localkube.apiserver.api_errors import bad_request, raise_if_invalid
 from localkube.apiserver.http.requests import MAX_FIELD_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from localkube.apiserver.api_errors import Causes
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.resource import Resource
     from localkube.apiserver.store.collection import Entry
 
@@ -51,16 +44,16 @@ def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
 def _write_causes(verb: str, query: Mapping[str, str], apply: bool) -> Causes:
     dry_run, strictness = query.get("dryRun"), query.get("fieldValidation", "")
     if dry_run not in (None, "", "All"):
-        yield not_supported("dryRun", [dry_run], ("All",))
+        yield causes.not_supported("dryRun", [dry_run], ("All",))
     if strictness not in _STRICTNESS and not verb.startswith("delete"):
-        yield not_supported("fieldValidation", strictness, _STRICTNESS)
+        yield causes.not_supported("fieldValidation", strictness, _STRICTNESS)
     manager = query.get("fieldManager", "")
     if len(manager.encode()) > MAX_FIELD_MANAGER:
-        yield too_long("fieldManager", MAX_FIELD_MANAGER)
+        yield causes.too_long("fieldManager", MAX_FIELD_MANAGER)
     elif not manager.isprintable():
-        yield invalid_value("fieldManager", manager, "should only contain printable characters")
+        yield causes.invalid("fieldManager", manager, "should only contain printable characters")
     if verb == "patch" and query.get("force") and not apply:
-        yield forbidden_field("force", "may not be specified for non-apply patch")
+        yield causes.forbidden("force", "may not be specified for non-apply patch")
 
 
 def check_table(query: Mapping[str, str]) -> None:
@@ -81,16 +74,16 @@ def check_list(query: Mapping[str, str]) -> None:
 def _list_causes(query: Mapping[str, str]) -> Causes:
     match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
     if match and query.get("continue"):
-        yield forbidden_field(_MATCH, f"{_MATCH} is forbidden when continue is provided")
+        yield causes.forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")
     if match and not version:
-        yield forbidden_field(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided")
+        yield causes.forbidden(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided")
     if match not in ("", "Exact", "NotOlderThan"):
-        yield not_supported(_MATCH, match, ("Exact", "NotOlderThan", ""))
+        yield causes.not_supported(_MATCH, match, ("Exact", "NotOlderThan", ""))
     if match == "Exact" and version == "0":
         detail = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
-        yield forbidden_field(_MATCH, detail)
+        yield causes.forbidden(_MATCH, detail)
     if query.get(_INITIAL):
-        yield forbidden_field(_INITIAL, f"{_INITIAL} is forbidden for list")
+        yield causes.forbidden(_INITIAL, f"{_INITIAL} is forbidden for list")
 
 
 def check_watch(query: Mapping[str, str]) -> None:
@@ -102,14 +95,14 @@ def _watch_causes(query: Mapping[str, str]) -> Causes:
     match, initial = query.get(_MATCH, ""), query.get(_INITIAL, "")
     if match and not initial:
         detail = f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"
-        yield forbidden_field(_MATCH, detail)
+        yield causes.forbidden(_MATCH, detail)
     if initial and not match:
         detail = f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"
-        yield forbidden_field(_MATCH, detail)
+        yield causes.forbidden(_MATCH, detail)
     if match not in ("", "NotOlderThan"):
-        yield not_supported(_MATCH, match, ("NotOlderThan",))
+        yield causes.not_supported(_MATCH, match, ("NotOlderThan",))
     if query.get("continue"):
-        yield forbidden_field("continue", "continue is forbidden for watch")
+        yield causes.forbidden("continue", "continue is forbidden for watch")
 
 
 class Selection(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import read_timestamp
 from localkube import cron_schedule
-from localkube.apiserver.api_errors import Causes, invalid_value, not_supported, required
+from localkube.apiserver import causes
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds import pod_spec, pod_templates
 from localkube.apiserver.kinds.field_rules import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
 
 
 # -- Job -----------------------------------------------------------------------------------------
@@ -61,13 +62,6 @@ _ORPHANS = (
 _ENDS = ("Complete", "Failed", "Suspended")
 
 
-def _complete_job(job: Raw) -> None:
-    spec = ensure_map(job, "spec")
-    _complete_job_spec(spec)
-    _copy_labels(job)
-    fill(job, status={})
-
-
 def _failure_rules(spec: Raw) -> Sequence[Raw]:
     return (spec.get("podFailurePolicy") or {}).get("rules") or ()
 
@@ -80,7 +74,8 @@ def _complete_job_template(spec: Raw) -> None:
     pod_templates.complete_template(spec)
 
 
-def _complete_job_spec(spec: Raw) -> None:
+def _complete_job(job: Raw) -> None:
+    spec = ensure_map(job, "spec")
     _complete_job_template(spec)
     fill(
         spec,
@@ -93,6 +88,8 @@ def _complete_job_spec(spec: Raw) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     fill(spec, parallelism=1)
+    _copy_labels(job)
+    fill(job, status={})
 
 
 def _copy_labels(job: Raw) -> None:
@@ -147,31 +144,31 @@ def _check_job_template(spec: Raw) -> Causes:
     yield from pod_spec.check_pod_spec(template, "spec.template.spec")
     field, restart = "spec.template.spec.restartPolicy", template.get("restartPolicy")
     if restart in (None, "", "Always"):  # the default of other pods
-        yield required(field, 'valid values: "OnFailure", "Never"')
+        yield causes.required(field, 'valid values: "OnFailure", "Never"')
     elif restart not in ("OnFailure", "Never"):
-        yield not_supported(field, restart, ("OnFailure", "Never"))
+        yield causes.not_supported(field, restart, ("OnFailure", "Never"))
     elif spec.get("podFailurePolicy") and restart != "Never":
         detail = 'only "Never" is supported when podFailurePolicy is specified'
-        yield invalid_value(field, restart, detail)
+        yield causes.invalid(field, restart, detail)
 
 
 def _check_indexes(spec: Raw) -> Causes:
     """Fields that only a job with indexed pods has."""
     indexed, completions = spec.get("completionMode") == "Indexed", spec.get("completions")
     if indexed and completions is None:
-        yield required("spec.completions", "when completion mode is Indexed")
+        yield causes.required("spec.completions", "when completion mode is Indexed")
     most = spec.get("maxFailedIndexes")
     if most is not None and spec.get("backoffLimitPerIndex") is None:
-        yield required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+        yield causes.required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if not indexed:
         detail = "requires indexed completion mode"
         for field in _INDEXED_ONLY:
             if spec.get(field) is not None:
-                yield invalid_value(f"spec.{field}", spec[field], detail)
+                yield causes.invalid(f"spec.{field}", spec[field], detail)
         return
     if most is not None and completions is not None and most > completions:
         detail = "must be less than or equal to completions"
-        yield invalid_value("spec.maxFailedIndexes", most, detail)
+        yield causes.invalid("spec.maxFailedIndexes", most, detail)
     if spec.get("successPolicy") is not None:
         yield from _check_success(spec["successPolicy"], completions or 0)
 
@@ -179,20 +176,20 @@ def _check_indexes(spec: Raw) -> Causes:
 def _check_success(policy: Raw, completions: int) -> Causes:
     if not policy.get("rules"):
         detail = "at least one rules must be specified when the successPolicy is specified"
-        yield required("spec.successPolicy.rules", detail)
+        yield causes.required("spec.successPolicy.rules", detail)
     for path, rule in each(policy, "spec.successPolicy", "rules"):
         count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
         if count is None and indexes is None:
             detail = "at least one of succeededCount or succeededIndexes must be specified"
-            yield required(path, detail)
+            yield causes.required(path, detail)
         if indexes is not None and (problem := _indexes_problem(indexes, completions)):
             detail = f"error parsing succeededIndexes: {problem}"
-            yield invalid_value(f"{path}.succeededIndexes", indexes, detail)
+            yield causes.invalid(f"{path}.succeededIndexes", indexes, detail)
         if count is not None and count > completions:
             detail = (
                 f"must be less than or equal to {completions} (the number of specified completions)"
             )
-            yield invalid_value(f"{path}.succeededCount", count, detail)
+            yield causes.invalid(f"{path}.succeededCount", count, detail)
 
 
 def _indexes_problem(indexes: str, completions: int) -> str:
@@ -218,14 +215,10 @@ def _check_update(new: Raw, old: Raw) -> Causes:
     if completions == before:
         return
     if spec.get("completionMode") != "Indexed" or None in (completions, before):
-        yield invalid_value("spec.completions", completions, "field is immutable")
+        yield causes.invalid("spec.completions", completions, "field is immutable")
     elif completions != spec.get("parallelism"):
         detail = "can only be modified in tandem with spec.parallelism"
-        yield invalid_value("spec.completions", completions, detail)
-
-
-def _status(job: Raw, now: datetime) -> str:
-    return next((type_ for type_ in _ENDS if cells.condition_is_true(job, type_)), "Running")
+        yield causes.invalid("spec.completions", completions, detail)
 
 
 def _completions(job: Raw, now: datetime) -> str:
@@ -257,10 +250,12 @@ JOBS = Resource(
         generation="spec",
         deletion=DeletionRules(orphan_warning=_ORPHANS),
         table=Table(cells.NAME | {
-            "Status": _status,
+            "Status": lambda job, now: next(
+                (end for end in _ENDS if cells.condition_is_true(job, end)), "Running"
+            ),
             "Completions": _completions,
             "Duration": _duration,
-        } | cells.AGE | pod_templates.COLUMNS),
+        } | cells.AGE | pod_templates.columns()),
     ),
 )  # fmt: skip
 
@@ -270,7 +265,7 @@ JOBS = Resource(
 _POLICIES = ("Allow", "Forbid", "Replace")
 _MAX_NAME = 52
 """The time of a job, which is appended, has eleven characters."""
-_ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
+_ZONE_PART = re.compile(r"(?!\.{1,2}$|-)[A-Za-z.\-_0-9+]{1,14}")
 _ZONE_PREFIX = re.compile(r"(CRON_)?TZ=\S* ")
 _ZONE_IN_SCHEDULE = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
 _LOCAL_ZONE = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
@@ -304,12 +299,12 @@ def _check_cron_job(cron_job: Raw) -> Causes:
 def _check_schedule(schedule: str) -> Causes:
     path = "spec.schedule"
     if not schedule:
-        yield required(path)
+        yield causes.required(path)
         return
     zoneless = _ZONE_PREFIX.sub("", schedule)
     yield from _raised(path, schedule, lambda: cron_schedule.parse(zoneless))
     if "TZ" in schedule:
-        yield invalid_value(path, schedule, _ZONE_IN_SCHEDULE)
+        yield causes.invalid(path, schedule, _ZONE_IN_SCHEDULE)
 
 
 def _check_zone(zone: str | None) -> Causes:
@@ -317,14 +312,11 @@ def _check_zone(zone: str | None) -> Causes:
     if zone is None:
         return
     if not zone:
-        yield invalid_value(path, zone, "timeZone must be nil or non-empty string")
-        return
-    for part in zone.split("/"):
-        if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
-            yield invalid_value(path, zone, f"unknown time zone {zone}")
-            return
-    if zone.lower() == "local":
-        yield invalid_value(path, zone, _LOCAL_ZONE)
+        yield causes.invalid(path, zone, "timeZone must be nil or non-empty string")
+    elif not all(map(_ZONE_PART.fullmatch, zone.split("/"))):
+        yield causes.invalid(path, zone, f"unknown time zone {zone}")
+    elif zone.lower() == "local":
+        yield causes.invalid(path, zone, _LOCAL_ZONE)
     else:
         yield from _raised(path, zone, lambda: cron_schedule.time_zone(zone))
 
@@ -334,7 +326,7 @@ def _raised(path: str, value: str, read: Callable[[], object]) -> Causes:
     try:
         read()
     except ValueError as error:
-        yield invalid_value(path, value, str(error))
+        yield causes.invalid(path, value, str(error))
 
 
 def _check_template(spec: Raw) -> Causes:
@@ -342,25 +334,20 @@ def _check_template(spec: Raw) -> Causes:
         yield cause._replace(field=_TEMPLATE + cause.field)
     if spec.get("selector") is not None:
         detail = "`selector` will be auto-generated"
-        yield invalid_value(f"{_TEMPLATE}spec.selector", spec["selector"], detail)
+        yield causes.invalid(f"{_TEMPLATE}spec.selector", spec["selector"], detail)
     if spec.get("manualSelector"):
-        yield not_supported(f"{_TEMPLATE}spec.manualSelector", True, ("nil", "false"))
+        yield causes.not_supported(f"{_TEMPLATE}spec.manualSelector", True, ("nil", "false"))
 
 
 def _check_create(cron_job: Raw) -> Causes:
     name = cron_job["metadata"].get("name") or ""
     if len(name) > _MAX_NAME:
-        detail = f"must be no more than {_MAX_NAME} characters"
-        yield invalid_value("metadata.name", name, detail)
+        yield causes.invalid("metadata.name", name, f"must be no more than {_MAX_NAME} characters")
 
 
 def _last_schedule(cron_job: Raw, now: datetime) -> str:
     last = cells.text(cron_job, "status.lastScheduleTime")
     return cells.age(last, now) if last else cells.NONE
-
-
-def _of_template(cell: cells.Cell) -> cells.Cell:
-    return lambda cron_job, now: cell(at(cron_job, "spec.jobTemplate") or {}, now)
 
 
 CRON_JOBS = Resource(
@@ -375,6 +362,6 @@ CRON_JOBS = Resource(
             "Suspend": lambda obj, now: str(bool(at(obj, "spec.suspend"))),
             "Active": lambda obj, now: len(cells.rows(obj, "status.active")),
             "Last Schedule": _last_schedule,
-        } | cells.AGE | {name: _of_template(cell) for name, cell in pod_templates.COLUMNS.items()}),
+        } | cells.AGE | pod_templates.columns("spec.jobTemplate.spec")),
     ),
 )  # fmt: skip

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from localkube.apiserver.api_errors import (
-    Causes,
-    forbidden_field,
-    invalid_value,
-    required,
-    too_long,
-)
+from localkube.apiserver import causes
 from localkube.apiserver.kinds.field_rules import ensure_map, fill
 from localkube.apiserver.resource import Checks, Completion, QuotaRules, Resource, Strategy, Table
 from localkube.apiserver.views.cells import AGE, NAME, fields, text_at
@@ -24,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
 
 
 # -- ConfigMap -----------------------------------------------------------------------------------
@@ -42,7 +37,7 @@ def _check_config_map(config: Raw) -> Causes:
     for key in data:
         yield from _check_key(key, "data")
         if key in binary:
-            yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+            yield causes.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
     for key in binary:
         yield from _check_key(key, "binaryData")
     yield from _check_size("[]", [*data.values(), *binary.values()])
@@ -52,19 +47,19 @@ def _check_key(key: str, field: str) -> Causes:
     """The cause for an invalid key of the data in `field`."""
     path = f"{field}[{key}]"
     if len(key) > 253:
-        yield invalid_value(path, key, "must be no more than 253 characters")
+        yield causes.invalid(path, key, "must be no more than 253 characters")
     elif not _KEY.fullmatch(key):
-        yield invalid_value(path, key, _KEY_RULE)
+        yield causes.invalid(path, key, _KEY_RULE)
     elif key in (".", ".."):
-        yield invalid_value(path, key, f"must not be '{key}'")
+        yield causes.invalid(path, key, f"must not be '{key}'")
     elif key.startswith(".."):
-        yield invalid_value(path, key, "must not start with '..'")
+        yield causes.invalid(path, key, "must not start with '..'")
 
 
 def _check_size(field: str, values: Iterable[str]) -> Causes:
     """The cause for more data than an object may hold."""
     if sum(len(value) for value in values) > _MAX_SIZE:
-        yield too_long(field, _MAX_SIZE)
+        yield causes.too_long(field, _MAX_SIZE)
 
 
 def _check_immutable(new: Raw, old: Raw) -> Causes:
@@ -72,10 +67,10 @@ def _check_immutable(new: Raw, old: Raw) -> Causes:
     if not old.get("immutable"):
         return
     if not new.get("immutable"):
-        yield forbidden_field("immutable", _IMMUTABLE)
+        yield causes.forbidden("immutable", _IMMUTABLE)
     for name in ("data", "binaryData"):
         if (new.get(name) or {}) != (old.get(name) or {}):
-            yield forbidden_field(name, _IMMUTABLE)
+            yield causes.forbidden(name, _IMMUTABLE)
 
 
 def _count(config: Raw, now: datetime) -> int:
@@ -120,15 +115,15 @@ def _check_secret(secret: Raw) -> Causes:
     missing = [key for key in _REQUIRED_KEYS.get(type_, ()) if key not in data]
     if type_ == "kubernetes.io/basic-auth" and not any(key in data for key in _LOGIN):
         missing = list(_LOGIN)
-    yield from (required(f"data[{key}]") for key in missing)
+    yield from (causes.required(f"data[{key}]") for key in missing)
     if type_.startswith("kubernetes.io/dockerc"):
         for key in _REQUIRED_KEYS.get(type_, ()):
             if key in data and not _is_json(data[key]):
                 path = f"data[{key}]"
-                yield invalid_value(path, _REDACTED, "invalid character in JSON")
+                yield causes.invalid(path, _REDACTED, "invalid character in JSON")
     annotations = secret["metadata"].get("annotations") or {}
     if type_ == "kubernetes.io/service-account-token" and not annotations.get(_ACCOUNT):
-        yield required(f"metadata.annotations[{_ACCOUNT}]")
+        yield causes.required(f"metadata.annotations[{_ACCOUNT}]")
 
 
 def _is_json(encoded: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from kubekit.schemas import Schema
 from localkube.apiserver import api_errors, codec
-from localkube.apiserver.api_errors import Cause
+from localkube.apiserver.causes import Cause
 from localkube.apiserver.resource import Checks, Forms, Resource, StatusRules, Strategy
 from localkube.apiserver.schema import structural
 from localkube.apiserver.views.cells import condition_is_true
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.api_errors import Causes
+    from localkube.apiserver.causes import Causes
 
     UnknownFields = Callable[[str, str, Raw], list[str]]
     """The paths of fields that an object of this group and kind has and its kind does not know."""

@@ -20,16 +20,8 @@ from kubekit import schemas
 from kubekit.objects.conditions import new_condition
 from kubekit.objects.meta import timestamp
 from kubekit.schemas import Schema
-from localkube.apiserver import api_errors
+from localkube.apiserver import api_errors, causes
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import (
-    Causes,
-    forbidden_field,
-    invalid_type,
-    invalid_value,
-    not_supported,
-    required,
-)
 from localkube.apiserver.kinds.field_rules import (
     check_required,
     each,
@@ -56,6 +48,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.kinds.custom_resources import KnownKinds
     from localkube.apiserver.store.collection import ObjectReader
 
@@ -208,7 +201,7 @@ def _merge_conditions(
 
 def _check(crd: Raw, old: Raw | None = None) -> None:
     spec, name = crd.get("spec") or {}, crd["metadata"].get("name", "")
-    causes = list(_check_required(spec)) or [
+    found = list(_check_required(spec)) or [
         *_check_names(spec, name),
         *one_of(spec, "scope", ("Cluster", "Namespaced"), "spec"),
         *_check_versions(spec["versions"]),
@@ -221,9 +214,8 @@ def _check(crd: Raw, old: Raw | None = None) -> None:
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in"
             " spec.versions[*].schema instead"
         )
-        causes.append(invalid_value("spec.preserveUnknownFields", True, detail))
-    if causes:
-        raise api_errors.invalid(_GROUP, "CustomResourceDefinition", name, causes)
+        found.append(causes.invalid("spec.preserveUnknownFields", True, detail))
+    api_errors.raise_if_invalid(_GROUP, "CustomResourceDefinition", name, found)
 
 
 def _check_required(spec: Raw) -> Causes:
@@ -234,7 +226,7 @@ def _check_required(spec: Raw) -> Causes:
 def _check_names(spec: Raw, name: str) -> Causes:
     own = spec["names"]
     if name != f"{own['plural']}.{spec['group']}":
-        yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+        yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     singular = own.get("singular") or own["kind"].lower()
     for field, word in (("plural", own["plural"]), ("singular", singular)):
         problems = names.check_dns1035_label(word)
@@ -243,22 +235,22 @@ def _check_names(spec: Raw, name: str) -> Causes:
     for field, word in (("kind", own["kind"]), ("listKind", list_kind)):
         for problem in names.check_dns1035_label(word.lower()):
             detail = f"may have mixed case, but should otherwise match: {problem}"
-            yield invalid_value(f"spec.names.{field}", word, detail)
+            yield causes.invalid(f"spec.names.{field}", word, detail)
 
 
 def _check_versions(versions: list[Raw]) -> Causes:
     if sum(bool(v.get("storage")) for v in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        yield invalid_value("spec.versions", versions, detail)
+        yield causes.invalid("spec.versions", versions, detail)
     version_names = [v.get("name", "") for v in versions]
     if len(set(version_names)) != len(version_names):
-        yield invalid_value("spec.versions", versions, "must contain unique version names")
+        yield causes.invalid("spec.versions", versions, "must contain unique version names")
     for i, version in enumerate(versions):
         path, name = f"spec.versions[{i}]", version_names[i]
         yield from names.invalid_values(f"{path}.name", name, names.check_dns1035_label(name))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
-            yield required(f"{path}.schema.openAPIV3Schema")
+            yield causes.required(f"{path}.schema.openAPIV3Schema")
         elif i == 0 or not _is_shared(versions, "schema"):
             where = "spec.validation" if _is_shared(versions, "schema") else f"{path}.schema"
             yield from _check_schema(schema, f"{where}.openAPIV3Schema")
@@ -277,13 +269,13 @@ def _check_columns(version: Raw, path: str) -> Causes:
         yield from check_required(column, where, "name", "type")
         if column.get("type") and column["type"] not in _COLUMN_TYPES:
             detail = f"must be one of {','.join(_COLUMN_TYPES)}"
-            yield invalid_value(f"{where}.type", column["type"], detail)
+            yield causes.invalid(f"{where}.type", column["type"], detail)
         json_path = column.get("jsonPath")
         if not json_path:
-            yield required(f"{where}.JSONPath")
+            yield causes.required(f"{where}.JSONPath")
         elif not json_path.startswith("."):
             detail = "must be a simple json path starting with ."
-            yield invalid_value(f"{where}.JSONPath", json_path, detail)
+            yield causes.invalid(f"{where}.JSONPath", json_path, detail)
 
 
 def _check_conversion(conversion: Raw) -> Causes:
@@ -292,15 +284,15 @@ def _check_conversion(conversion: Raw) -> Causes:
     path, versions = "spec.conversion.webhookClientConfig", webhook.get("conversionReviewVersions")
     if conversion.get("strategy") == "Webhook":
         if not webhook.get("clientConfig"):
-            yield required(path, "required when strategy is set to Webhook")
+            yield causes.required(path, "required when strategy is set to Webhook")
         if not versions:
-            yield required("spec.conversion.conversionReviewVersions")
+            yield causes.required("spec.conversion.conversionReviewVersions")
         return
     only_webhooks = "should not be set when strategy is not set to Webhook"
     if webhook.get("clientConfig"):
-        yield forbidden_field(path, only_webhooks)
+        yield causes.forbidden(path, only_webhooks)
     if versions:
-        yield forbidden_field("spec.conversion.conversionReviewVersions", only_webhooks)
+        yield causes.forbidden("spec.conversion.conversionReviewVersions", only_webhooks)
 
 
 def _check_approval(group: str, annotations: Raw) -> Causes:
@@ -311,10 +303,10 @@ def _check_approval(group: str, annotations: Raw) -> Causes:
         return
     detail = f'protected groups must have approval annotation "{_APPROVED}"'
     if not approval:
-        yield required(path, f"{detail}, {_SEE}")
+        yield causes.required(path, f"{detail}, {_SEE}")
     else:
         reason = 'with either a URL or a reason starting with "unapproved"'
-        yield invalid_value(path, approval, f"{detail} {reason}, {_SEE}")
+        yield causes.invalid(path, approval, f"{detail} {reason}, {_SEE}")
 
 
 def _check_stored_versions(versions: list[Raw], old: Raw | None) -> Causes:
@@ -327,7 +319,7 @@ def _check_stored_versions(versions: list[Raw], old: Raw | None) -> Causes:
                 " remain in spec.versions until a storage migration ensures no data remains"
                 f" persisted in {name} and removes {name} from status.storedVersions"
             )
-            yield invalid_value(f"status.storedVersions[{i}]", name, detail)
+            yield causes.invalid(f"status.storedVersions[{i}]", name, detail)
 
 
 # -- warnings ------------------------------------------------------------------------------------
@@ -374,9 +366,9 @@ def _check_schema(schema: Raw, path: str) -> Causes:
     Every field has a type, every pattern compiles, defaults fit.
     """
     if not schema.get("type"):
-        yield required(f"{path}.type", "must not be empty at the root")
+        yield causes.required(f"{path}.type", "must not be empty at the root")
     elif schema["type"] != "object":
-        yield invalid_value(f"{path}.type", schema["type"], "must be object at the root")
+        yield causes.invalid(f"{path}.type", schema["type"], "must be object at the root")
     else:
         yield from _check_node(schema, path)
 
@@ -384,16 +376,16 @@ def _check_schema(schema: Raw, path: str) -> Causes:
 def _check_node(schema: Raw, path: str) -> Causes:
     kind = schema.get("type")
     if kind and kind not in _TYPES:
-        yield not_supported(f"{path}.type", kind, _TYPES)
+        yield causes.not_supported(f"{path}.type", kind, _TYPES)
         return
     if "pattern" in schema:
         yield from _check_pattern(schema["pattern"], f"{path}.pattern")
     if "default" in schema:
         yield from _check_default(schema, f"{path}.default")
     if isinstance(schema.get("items"), list):
-        yield forbidden_field(f"{path}.items", "items must be a schema object and not an array")
+        yield causes.forbidden(f"{path}.items", "items must be a schema object and not an array")
     elif kind == "array" and not isinstance(schema.get("items"), dict):
-        yield required(f"{path}.items", "must be specified")
+        yield causes.required(f"{path}.items", "must be specified")
     for name, part in (schema.get("properties") or {}).items():
         yield from _check_field(part, f"{path}.properties[{name}]", "object fields")
     if isinstance(schema.get("items"), dict):
@@ -406,7 +398,7 @@ def _check_node(schema: Raw, path: str) -> Causes:
 def _check_field(schema: Raw, path: str, place: str) -> Causes:
     free = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if not schema.get("type") and not any(schema.get(word) for word in free):
-        yield required(f"{path}.type", f"must not be empty for specified {place}")
+        yield causes.required(f"{path}.type", f"must not be empty for specified {place}")
     yield from _check_node(schema, path)
 
 
@@ -416,7 +408,7 @@ def _check_pattern(pattern: str, path: str) -> Causes:
     except re2.error as error:
         why = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
         detail = f"must be a valid regular expression, but isn't: error parsing regexp: {why}"
-        yield invalid_value(path, pattern, detail)
+        yield causes.invalid(path, pattern, detail)
 
 
 def _check_default(schema: Raw, path: str) -> Causes:
@@ -447,7 +439,7 @@ def check_nested_types(value: Any, schema: Schema, path: str = "") -> Causes:
             detail = (
                 f'{where} in body must be a schema or a boolean: "{structural.type_word(part)}"'
             )
-            yield invalid_type(where, structural.type_word(part), detail)
+            yield causes.mistyped(where, structural.type_word(part), detail)
         for inner in part if isinstance(part, list) else [part]:
             if isinstance(inner, dict):
                 structural.prune(inner, props, where)

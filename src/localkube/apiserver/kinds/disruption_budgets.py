@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import codec
-from localkube.apiserver.api_errors import Cause, Causes, invalid_value, too_many
+from localkube.apiserver import causes, codec
+from localkube.apiserver.api_errors import too_many
+from localkube.apiserver.causes import Cause
 from localkube.apiserver.codec import selector_matches
 from localkube.apiserver.kinds.field_rules import fill, int_or_percent_problem
 from localkube.apiserver.resource import STATUS, Checks, Completion, Resource, Strategy, Table
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.store.collection import ObjectReader
 
 _SIDES = ("minAvailable", "maxUnavailable")
@@ -36,11 +38,11 @@ def _check(budget: Raw) -> Causes:
     sides = [side for side in _SIDES if spec.get(side) is not None]
     if len(sides) == 2:
         detail = "minAvailable and maxUnavailable cannot be both set"
-        yield invalid_value("spec", codec.dump(spec).decode(), detail)
+        yield causes.invalid("spec", codec.dump(spec).decode(), detail)
         return
     for side in sides:
         if problem := int_or_percent_problem(spec[side]):
-            yield invalid_value(f"spec.{side}", spec[side], problem)
+            yield causes.invalid(f"spec.{side}", spec[side], problem)
 
 
 def protecting(store: ObjectReader, pod: Raw) -> list[Raw]:

@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from localkube.apiserver import causes
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import (
-    Causes,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 IP_RULE = "must be a valid IP address"
@@ -97,21 +92,21 @@ def each(obj: Raw, path: str, field: str) -> Iterator[tuple[str, Any]]:
 
 def check_required(obj: Raw, path: str, *fields: str) -> Causes:
     """A cause for each field that is missing or empty."""
-    return [required(f"{path}.{field}") for field in fields if not obj.get(field)]
+    return [causes.required(f"{path}.{field}") for field in fields if not obj.get(field)]
 
 
 def check_name(obj: Raw, path: str, rule: names.Rule, field: str = "name") -> Causes:
     """The causes for a name that is missing or breaks the rule."""
     name = str(obj.get(field) or "")
     if not name:
-        return [required(f"{path}.{field}")]
+        return [causes.required(f"{path}.{field}")]
     return names.invalid_values(f"{path}.{field}", name, rule(name))
 
 
 def check_range(number: int | None, low: int, high: int, path: str) -> Causes:
     """The cause for a number out of range; a missing number is valid."""
     if number is not None and not low <= number <= high:
-        yield invalid_value(path, number, f"must be between {low} and {high}, inclusive")
+        yield causes.invalid(path, number, f"must be between {low} and {high}, inclusive")
 
 
 def check_at_most(obj: Raw, field: str, most: int, path: str) -> Causes:
@@ -119,21 +114,21 @@ def check_at_most(obj: Raw, field: str, most: int, path: str) -> Causes:
     number = obj.get(field)
     if number is not None and number > most:
         name = f"{path}.{field}" if path else field
-        yield invalid_value(name, number, f"must be less than or equal to {most}")
+        yield causes.invalid(name, number, f"must be less than or equal to {most}")
 
 
 def one_of(obj: Raw, field: str, allowed: tuple[str, ...], path: str) -> Causes:
     """The cause for a value that is not allowed; a missing value is valid."""
     value = obj.get(field)
     if value and value not in allowed:
-        yield not_supported(f"{path}.{field}", value, allowed)
+        yield causes.not_supported(f"{path}.{field}", value, allowed)
 
 
 def check_not_negative(obj: Raw, *fields: str, path: str = "spec") -> Causes:
     """A cause for each negative field."""
     for field in fields:
         if (obj.get(field) or 0) < 0:
-            yield invalid_value(f"{path}.{field}", obj[field], NOT_NEGATIVE)
+            yield causes.invalid(f"{path}.{field}", obj[field], NOT_NEGATIVE)
 
 
 def int_or_percent_problem(value: int | str, most: int | None = 100) -> str:
@@ -175,9 +170,9 @@ def check_port(port: int | str, path: str) -> Causes:
 def check_relative_path(file: str, path: str) -> Causes:
     """The causes for a path that leads out of the folder it starts in."""
     if file.startswith("/"):
-        yield invalid_value(path, file, "must be a relative path")
+        yield causes.invalid(path, file, "must be a relative path")
     if ".." in file.split("/"):
-        yield invalid_value(path, file, "must not contain '..'")
+        yield causes.invalid(path, file, "must not contain '..'")
 
 
 def check_file_path(file: str, path: str) -> Causes:
@@ -185,7 +180,7 @@ def check_file_path(file: str, path: str) -> Causes:
     yield from check_relative_path(file, path)
     # Names that begin like this are reserved for the writer of the volume.
     if file.startswith("..") and not file.startswith("../"):
-        yield invalid_value(path, file, "must not start with '..'")
+        yield causes.invalid(path, file, "must not start with '..'")
 
 
 def check_operator(requirement: Raw, path: str) -> Causes:
@@ -194,13 +189,13 @@ def check_operator(requirement: Raw, path: str) -> Causes:
     if operator in ("In", "NotIn"):
         if not values:
             detail = "must be specified when `operator` is 'In' or 'NotIn'"
-            yield required(f"{path}.values", detail)
+            yield causes.required(f"{path}.values", detail)
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield forbidden_field(f"{path}.values", detail)
+            yield causes.forbidden(f"{path}.values", detail)
     else:
-        yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+        yield causes.invalid(f"{path}.operator", operator, "not a valid selector operator")
 
 
 def check_no_nul(value: Any, path: str) -> Causes:
@@ -212,7 +207,7 @@ def check_no_nul(value: Any, path: str) -> Causes:
 
 def _nul_causes(value: Any, path: str) -> Causes:
     if isinstance(value, str) and "\0" in value:
-        yield invalid_value(path, value, "must not contain the NUL character")
+        yield causes.invalid(path, value, "must not contain the NUL character")
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _nul_causes(item, f"{path}.{key}")
@@ -233,21 +228,21 @@ def is_address(text: str) -> bool:
 def check_address(text: str, path: str) -> Causes:
     """The cause for a text that is not an IP address."""
     if not is_address(text):
-        yield invalid_value(path, text, _IP_RULE_WITH_EXAMPLE)
+        yield causes.invalid(path, text, _IP_RULE_WITH_EXAMPLE)
 
 
 def check_reachable(text: str, path: str) -> Causes:
     """The causes for an IP address that other machines cannot reach."""
     address = ipaddress.ip_address(text)
     if str(address) in _UNSPECIFIED:
-        yield invalid_value(path, text, f"may not be unspecified ({address})")
+        yield causes.invalid(path, text, f"may not be unspecified ({address})")
     for rule, networks in _UNREACHABLE.items():
         if any(address in network for network in networks):
-            yield invalid_value(path, text, rule)
+            yield causes.invalid(path, text, rule)
 
 
 def check_token_lifetime(seconds: int, path: str) -> Causes:
     if not _MIN_TOKEN_SECONDS <= seconds <= _MAX_TOKEN_SECONDS:
         too_short = seconds < _MIN_TOKEN_SECONDS
         limit = "less than 10 minutes" if too_short else "larger than 2^32 seconds"
-        yield invalid_value(path, seconds, f"may not specify a duration {limit}")
+        yield causes.invalid(path, seconds, f"may not specify a duration {limit}")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from localkube.apiserver import causes
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import Causes, invalid_value, required
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds.field_rules import check_not_negative, each, ensure_map, fill
 from localkube.apiserver.resource import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
 
 
 # -- Namespace -----------------------------------------------------------------------------------
@@ -68,13 +69,13 @@ def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
 def _check_namespace(namespace: Raw) -> Causes:
     for path, name in each(namespace.get("spec") or {}, "spec", "finalizers"):
         if name != _FINALIZER and "/" not in name:
-            yield invalid_value(path, name, names.UNQUALIFIED)
+            yield causes.invalid(path, name, names.UNQUALIFIED)
     phase = (namespace.get("status") or {}).get("phase")
     being_deleted = "deletionTimestamp" in namespace["metadata"]
     only, when = ("Terminating", "not empty") if being_deleted else ("Active", "empty")
     if phase != only:
         detail = f"may only be '{only}' if `deletionTimestamp` is {when}"
-        yield invalid_value("status.Phase", phase, detail)
+        yield causes.invalid("status.Phase", phase, detail)
 
 
 def _on_marked(namespace: Raw) -> None:
@@ -174,7 +175,7 @@ def _check_lease(lease: Raw) -> Causes:
     yield from check_not_negative(spec, "leaseTransitions")
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:
-        yield invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
+        yield causes.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
 
 
 LEASES = Resource(
@@ -219,15 +220,15 @@ def _check_event(event: Raw) -> Causes:
     about = (event.get("involvedObject") or {}).get("namespace") or ""
     namespace = event["metadata"].get("namespace", "")
     if about != namespace and (about or namespace != "default"):
-        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
+        yield causes.invalid("involvedObject.namespace", about, "does not match event.namespace")
 
 
 def _check_new_form(event: Raw) -> Causes:
     for field in _REQUIRED:
         if not event.get(field):
-            yield required(_NEW_NAMES.get(field, field))
+            yield causes.required(_NEW_NAMES.get(field, field))
     if event.get("type") not in ("Normal", "Warning"):
-        yield invalid_value("type", event.get("type") or "", "has invalid value: ")
+        yield causes.invalid("type", event.get("type") or "", "has invalid value: ")
 
 
 def _first_seen(event: Raw, now: datetime) -> str:

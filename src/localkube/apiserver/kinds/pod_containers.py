@@ -10,17 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import MAX_SECONDS
-from localkube.apiserver import codec
+from localkube.apiserver import causes, codec
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import (
-    Causes,
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    not_found_field,
-    not_supported,
-    required,
-)
 from localkube.apiserver.kinds import field_rules
 from localkube.apiserver.kinds.pod_resources import check_container_resources
 
@@ -28,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
 
 
 _MAX_ID = 2**31 - 1
@@ -126,12 +118,12 @@ def check_pod_security(context: Raw, path: str) -> Causes:
     for where, sysctl in field_rules.each(context, path, "sysctls"):
         name = str(sysctl.get("name") or "")
         if not name:
-            yield required(f"{where}.name")
+            yield causes.required(f"{where}.name")
         elif len(name) > _MAX_SYSCTL or not re.fullmatch(_SYSCTL, name):
             rule = f"must have at most {_MAX_SYSCTL} characters and match regex ^{_SYSCTL}$"
-            yield invalid_value(f"{where}.name", name, rule)
+            yield causes.invalid(f"{where}.name", name, rule)
         elif name in seen:
-            yield duplicate(f"{where}.name", name)
+            yield causes.duplicate(f"{where}.name", name)
         seen.add(name)
 
 
@@ -143,9 +135,9 @@ def _check_container_security(context: Raw, path: str) -> Causes:
         return
     detail = "cannot set `allowPrivilegeEscalation` to false and"
     if context.get("privileged"):
-        yield invalid_value(path, context, f"{detail} `privileged` to true")
+        yield causes.invalid(path, context, f"{detail} `privileged` to true")
     if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
-        yield invalid_value(path, context, f"{detail} `capabilities.Add` CAP_SYS_ADMIN")
+        yield causes.invalid(path, context, f"{detail} `capabilities.Add` CAP_SYS_ADMIN")
 
 
 def _check_ids(context: Raw, ids: tuple[str, ...], path: str) -> Causes:
@@ -159,7 +151,7 @@ def check_container(container: Raw, path: str, volumes: Collection[str]) -> Caus
     image = str(container.get("image") or "")
     yield from field_rules.check_required(container, path, "image")
     if image != image.strip():
-        yield invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
+        yield causes.invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
     yield from field_rules.one_of(container, "terminationMessagePolicy", _MESSAGE_POLICIES, path)
     yield from _check_ports(container, path)
     for where, variable in field_rules.each(container, path, "env"):
@@ -182,7 +174,7 @@ def _check_ports(container: Raw, path: str) -> Causes:
             problems = field_rules.port_name_problems(name)
             yield from names.invalid_values(f"{where}.name", name, problems)
             if not problems and name in seen:
-                yield duplicate(f"{where}.name", name)
+                yield causes.duplicate(f"{where}.name", name)
             seen.add(name)
         yield from field_rules.check_required(port, where, "containerPort")
         for field in ("containerPort", "hostPort"):
@@ -201,11 +193,11 @@ def _check_variable(variable: Raw, path: str) -> Causes:
     for kind in sources:
         yield from _check_source(kind, source[kind], f"{where}.{kind}")
     if not sources:
-        yield invalid_value(where, "", _ONE_SOURCE_RULE)
+        yield causes.invalid(where, "", _ONE_SOURCE_RULE)
     elif variable.get("value"):
-        yield invalid_value(where, "", "may not be specified when `value` is not empty")
+        yield causes.invalid(where, "", "may not be specified when `value` is not empty")
     elif len(sources) > 1:
-        yield invalid_value(where, "", "may not have more than one field specified at a time")
+        yield causes.invalid(where, "", "may not have more than one field specified at a time")
 
 
 def _variable_name_problems(name: str) -> list[str]:
@@ -219,10 +211,10 @@ def _check_source(kind: str, source: Raw, path: str) -> Causes:
         field = str(source.get("fieldPath") or "")
         yield from field_rules.check_required(source, path, "fieldPath")
         if field in _FILE_FIELDS:
-            yield not_supported(f"{path}.fieldPath", field, _ENV_FIELDS)
+            yield causes.not_supported(f"{path}.fieldPath", field, _ENV_FIELDS)
         elif field and field not in _ENV_FIELDS and not _KEYED_FIELD.fullmatch(field):
             detail = f"error converting fieldPath: field label not supported: {field}"
-            yield invalid_value(f"{path}.fieldPath", field, detail)
+            yield causes.invalid(f"{path}.fieldPath", field, detail)
 
 
 def _check_mounts(container: Raw, path: str, volumes: Collection[str]) -> Causes:
@@ -230,15 +222,15 @@ def _check_mounts(container: Raw, path: str, volumes: Collection[str]) -> Causes
     for where, mount in field_rules.each(container, path, "volumeMounts"):
         yield from field_rules.check_required(mount, where, "name")
         if (mount.get("name") or "") not in volumes:
-            yield not_found_field(f"{where}.name", mount.get("name") or "")
+            yield causes.not_found(f"{where}.name", mount.get("name") or "")
         yield from field_rules.check_required(mount, where, "mountPath")
         mount_path = str(mount.get("mountPath") or "")
         if mount_path in seen:
-            yield invalid_value(f"{where}.mountPath", mount_path, "must be unique")
+            yield causes.invalid(f"{where}.mountPath", mount_path, "must be unique")
         seen |= {mount_path} - {""}
         if mount.get("subPath") and mount.get("subPathExpr"):
             detail = "subPathExpr and subPath are mutually exclusive"
-            yield invalid_value(f"{where}.subPathExpr", mount["subPathExpr"], detail)
+            yield causes.invalid(f"{where}.subPathExpr", mount["subPathExpr"], detail)
         # The real server does not say which mount has the wrong path.
         for field in ("subPath", "subPathExpr"):
             file = str(mount.get(field) or "")
@@ -248,16 +240,16 @@ def _check_mounts(container: Raw, path: str, volumes: Collection[str]) -> Causes
 def _check_probe(kind: str, probe: Raw, path: str) -> Causes:
     handlers = [handler for handler in _HANDLERS if probe.get(handler) is not None]
     if not handlers:
-        yield required(path, "must specify a handler type")
+        yield causes.required(path, "must specify a handler type")
     for handler in handlers[:1]:
         yield from _check_handler(handler, probe[handler], f"{path}.{handler}")
     for handler in handlers[1:]:
-        yield forbidden_field(f"{path}.{handler}", "may not specify more than 1 handler type")
+        yield causes.forbidden(f"{path}.{handler}", "may not specify more than 1 handler type")
     yield from field_rules.check_not_negative(probe, *_PROBE_NUMBERS, path=path)
     yield from field_rules.check_at_most(probe, "terminationGracePeriodSeconds", MAX_SECONDS, path)
     # Only readiness can be lost and regained; the other probes act on the first success.
     if kind != "readinessProbe" and probe.get("successThreshold") != 1:
-        yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
+        yield causes.invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
 
 
 def _check_handler(kind: str, handler: Raw, path: str) -> Causes:
@@ -308,18 +300,18 @@ def check_ephemeral(spec: Raw, path: str, volumes: Collection[str]) -> Causes:
         yield from check_container(container, where, volumes)
         name = str(container.get("name") or "")
         if name in seen:
-            yield duplicate(f"{where}.name", name)
+            yield causes.duplicate(f"{where}.name", name)
         seen.add(name)
         target = str(container.get("targetContainerName") or "")
         if target and target not in others:
-            yield not_found_field(f"{where}.targetContainerName", target)
+            yield causes.not_found(f"{where}.targetContainerName", target)
         for field in _FORBIDDEN:
             if container.get(field):
-                yield forbidden_field(f"{where}.{field}", _REFUSED)
+                yield causes.forbidden(f"{where}.{field}", _REFUSED)
         for mount_path, mount in field_rules.each(container, where, "volumeMounts"):
             for field in ("subPath", "subPathExpr"):
                 if mount.get(field):
-                    yield forbidden_field(f"{mount_path}.{field}", _REFUSED)
+                    yield causes.forbidden(f"{mount_path}.{field}", _REFUSED)
 
 
 def check_ephemeral_change(new: Raw, old: Raw) -> Causes:
@@ -332,4 +324,4 @@ def check_ephemeral_change(new: Raw, old: Raw) -> Causes:
             continue
         verb = "removed" if after is None else "changed"
         detail = f'existing ephemeral containers "{name}" may not be {verb}\n'
-        yield forbidden_field(_PATH, detail)
+        yield causes.forbidden(_PATH, detail)

@@ -11,14 +11,15 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from kubekit.objects.quantity import Amount, InvalidQuantity, parse_quantity, whole_amount
+from localkube.apiserver import causes
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from localkube.apiserver.kinds.field_rules import NOT_NEGATIVE, ensure_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
 
 Charge = dict[str, Amount]
 
@@ -210,12 +211,14 @@ def check_container_resources(resources: Raw, path: str) -> Causes:
         request, limit = parse_quantity(value), parse_quantity(limits[name])
         if request.nano != limit.nano and not overcommits(name):
             detail = f"must be equal to {name} limit of {limit}"
-            yield invalid_value(f"{path}.requests", str(request), detail)
+            yield causes.invalid(f"{path}.requests", str(request), detail)
         elif request.nano > limit.nano:
             detail = f"must be less than or equal to {name} limit of {limit}"
-            yield invalid_value(f"{path}.requests", str(request), detail)
+            yield causes.invalid(f"{path}.requests", str(request), detail)
     if unlimited:
-        yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        yield causes.required(
+            f"{path}.limits", "Limit must be set for non overcommitable resources"
+        )
 
 
 def check_pod_resources(resources: Raw, path: str) -> Causes:
@@ -225,13 +228,13 @@ def check_pod_resources(resources: Raw, path: str) -> Causes:
         for name, value in amounts.items():
             where = f"{path}.{side}[{name}]"
             if name not in _OF_PODS and not name.startswith("hugepages-"):
-                yield not_supported(where, name, ("cpu", "hugepages-", "memory"))
+                yield causes.not_supported(where, name, ("cpu", "hugepages-", "memory"))
             yield from check_amount(name, value, where)
     for name, value in requests.items():
         request, limit = parse_quantity(value), parse_quantity(limits.get(name, value))
         if request.nano > limit.nano:
             detail = f"must be less than or equal to {name} limit of {limit}"
-            yield invalid_value(f"{path}.requests", str(request), detail)
+            yield causes.invalid(f"{path}.requests", str(request), detail)
 
 
 def _check_of_container(name: str, value: object, path: str) -> Causes:
@@ -254,7 +257,7 @@ def check_resource_name(name: str, path: str, owner: str, *, known: bool) -> Cau
     """The causes for a resource that `owner` cannot have."""
     yield from check_standard_name(name, path, known=known)
     if not known and "/" not in name:
-        yield invalid_value(path, name, f"must be a standard resource for {owner}")
+        yield causes.invalid(path, name, f"must be a standard resource for {owner}")
 
 
 def check_standard_name(name: str, path: str, *, known: bool = False) -> Causes:
@@ -262,7 +265,7 @@ def check_standard_name(name: str, path: str, *, known: bool = False) -> Causes:
     problems = names.check_key(name)
     yield from names.invalid_values(path, name, problems)
     if not problems and not known and "/" not in name and not is_quota_resource(name):
-        yield invalid_value(path, name, "must be a standard resource type or fully qualified")
+        yield causes.invalid(path, name, "must be a standard resource type or fully qualified")
 
 
 def is_negative(value: object) -> bool:
@@ -273,9 +276,9 @@ def check_amount(name: str, value: object, path: str) -> Causes:
     """The causes for an amount that a resource cannot have."""
     amount = parse_quantity(value)
     if amount.nano < 0:
-        yield invalid_value(path, str(amount), NOT_NEGATIVE)
+        yield causes.invalid(path, str(amount), NOT_NEGATIVE)
     if amount.nano % _WHOLE and (name in _COUNTED or not overcommits(name)):
-        yield invalid_value(path, str(amount), "must be an integer")
+        yield causes.invalid(path, str(amount), "must be an integer")
 
 
 def overcommits(name: str) -> bool:

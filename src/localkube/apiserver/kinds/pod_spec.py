@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import MAX_SECONDS
-from localkube.apiserver import codec
+from localkube.apiserver import causes, codec
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import (
-    Cause,
-    Causes,
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    required,
-)
 from localkube.apiserver.kinds import field_rules, pod_containers
 from localkube.apiserver.kinds.field_rules import check_operator, each, one_of
 from localkube.apiserver.kinds.pod_resources import check_pod_resources, is_negative
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Cause, Causes
 
 
 _HOST_PATH_TYPES = (
@@ -104,7 +97,7 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
             yield from pod_containers.check_container(container, where, volumes)
             name = str(container.get("name") or "")
             if name and name in seen:
-                yield duplicate(f"{where}.name", name)
+                yield causes.duplicate(f"{where}.name", name)
             seen.add(name)
     if spec.get("ephemeralContainers"):
         yield from pod_containers.check_ephemeral(spec, path, volumes)
@@ -129,24 +122,24 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
 def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
     sources = sorted(kind for kind in volume if kind != "name" and volume[kind] is not None)
     for kind in sources[1:]:
-        yield forbidden_field(f"{path}.{kind}", "may not specify more than 1 volume type")
+        yield causes.forbidden(f"{path}.{kind}", "may not specify more than 1 volume type")
     for kind in sources[:1]:
         field = _REQUIRED.get(kind)
         if field and not codec.at(volume, f"{kind}.{field}"):
-            yield required(f"{path}.{kind}.{field}")
+            yield causes.required(f"{path}.{kind}.{field}")
         if kind == "hostPath":
             yield from field_rules.one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")
         if kind == "projected":
             yield from _check_projected(volume[kind], f"{path}.{kind}")
         if kind == "emptyDir" and is_negative(volume[kind].get("sizeLimit")):
             detail = "SizeLimit field must be a valid resource quantity"
-            yield forbidden_field(f"{path}.{kind}.sizeLimit", detail)
+            yield causes.forbidden(f"{path}.{kind}.sizeLimit", detail)
     yield from _check_files(volume, path)
     problems = list(field_rules.check_name(volume, path, names.check_label))
     yield from problems
     name = str(volume.get("name") or "")
     if name in names_used:
-        yield duplicate(f"{path}.name", name)
+        yield causes.duplicate(f"{path}.name", name)
     if not problems:
         names_used.add(name)
 
@@ -204,7 +197,7 @@ def _check_nodes(affinity: Raw, path: str) -> Causes:
         where = f"{path}.{REQUIRED}.nodeSelectorTerms"
         terms = node_selector.get("nodeSelectorTerms") or ()
         if not terms:
-            yield required(where, "must have at least one node selector term")
+            yield causes.required(where, "must have at least one node selector term")
         for i, term in enumerate(terms):
             yield from _check_node_term(term, f"{where}[{i}]")
     for where, preferred in each(affinity, path, _PREFERRED):
@@ -215,7 +208,7 @@ def _check_nodes(affinity: Raw, path: str) -> Causes:
 def _check_weight(preferred: Raw, path: str) -> Causes:
     weight = preferred.get("weight", 0)
     if not 1 <= weight <= 100:
-        yield invalid_value(f"{path}.weight", weight, "must be in the range 1-100")
+        yield causes.invalid(f"{path}.weight", weight, "must be in the range 1-100")
 
 
 def _check_node_term(term: Raw, path: str) -> Causes:
@@ -223,7 +216,7 @@ def _check_node_term(term: Raw, path: str) -> Causes:
         if requirement.get("operator") in ("Gt", "Lt"):
             if len(requirement.get("values") or ()) != 1:
                 detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                yield required(f"{where}.values", detail)
+                yield causes.required(f"{where}.values", detail)
         else:
             yield from check_operator(requirement, where)
         yield from _check_key(requirement.get("key") or "", f"{where}.key")
@@ -241,7 +234,7 @@ def _check_pods(affinity: Raw, path: str) -> Causes:
 def _check_pod_term(term: Raw, path: str) -> Causes:
     key = term.get("topologyKey") or ""
     if not key:
-        yield required(f"{path}.topologyKey", "can not be empty")
+        yield causes.required(f"{path}.topologyKey", "can not be empty")
     yield from _check_key(key, f"{path}.topologyKey")
 
 
@@ -256,7 +249,7 @@ def _check_gates(spec: Raw, path: str) -> Causes:
         name = str(gate.get("name") or "")
         yield from _check_key(name, where)
         if name in seen:
-            yield duplicate(where, name)
+            yield causes.duplicate(where, name)
         seen.add(name)
 
 
@@ -271,14 +264,14 @@ def _check_toleration(toleration: Raw, path: str) -> Causes:
             'operator must be Exists when `key` is empty, which means "match all values and all'
             ' keys"'
         )
-        yield invalid_value(f"{path}.operator", operator, detail)
+        yield causes.invalid(f"{path}.operator", operator, detail)
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
         detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        yield invalid_value(f"{path}.effect", effect, detail)
+        yield causes.invalid(f"{path}.effect", effect, detail)
     yield from one_of(toleration, "operator", ("Equal", "Exists"), path)
     if operator == "Exists" and value:
         detail = "value must be empty when `operator` is 'Exists'"
-        yield invalid_value(f"{path}.operator", value, detail)
+        yield causes.invalid(f"{path}.operator", value, detail)
     yield from one_of(toleration, "effect", _EFFECTS, path)
 
 

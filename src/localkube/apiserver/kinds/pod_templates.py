@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from localkube.apiserver import causes
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import (
-    Causes,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-)
 from localkube.apiserver.codec import selector_matches
 from localkube.apiserver.kinds import pod_spec
 from localkube.apiserver.kinds.field_rules import ensure_map
@@ -25,9 +20,8 @@ from localkube.apiserver.resource import (
 from localkube.apiserver.views.cells import NAME, NONE, Cell, fields, pairs, rows, text, words
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
 
 _EXPRESSIONS = {
     "In": "{0} in ({1})",
@@ -47,20 +41,23 @@ def complete_template(spec: Raw) -> None:
 def check_template(spec: Raw) -> Causes:
     """The causes for an invalid template of pods that always restart."""
     path, template = "spec.template.spec", spec["template"]["spec"]
-    yield from pod_spec.check_pod_spec(template, path)
-    if template.get("ephemeralContainers"):
+    yield from _check_spec(template, path)
+    if (restart := template["restartPolicy"]) != "Always":
+        yield causes.not_supported(f"{path}.restartPolicy", restart, ("Always",))
+
+
+def _check_spec(spec: Raw, path: str) -> Causes:
+    yield from pod_spec.check_pod_spec(spec, path)
+    if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
-        yield forbidden_field(f"{path}.ephemeralContainers", detail)
-    if template["restartPolicy"] != "Always":
-        restart = template["restartPolicy"]
-        yield not_supported(f"{path}.restartPolicy", restart, ("Always",))
+        yield causes.forbidden(f"{path}.ephemeralContainers", detail)
 
 
 def check_selector(spec: Raw, kind: str, no_labels: Raw | None) -> Causes:
     """The causes for a selector of this kind that is empty or does not match the template."""
     selector = spec.get("selector")
     if selector is not None and not any(map(selector.get, ("matchLabels", "matchExpressions"))):
-        yield invalid_value("spec.selector", selector, f"empty selector is invalid for {kind}")
+        yield causes.invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
     else:
         yield from check_template_labels(spec, no_labels)
 
@@ -71,18 +68,17 @@ def check_template_labels(spec: Raw, no_labels: Raw | None) -> Causes:
     if not spec.get("selector") or not selector_matches(spec["selector"], labels or {}):
         detail = "`selector` does not match template `labels`"
         shown = no_labels if labels is None else labels
-        yield invalid_value("spec.template.metadata.labels", shown, detail)
+        yield causes.invalid("spec.template.metadata.labels", shown, detail)
 
 
-def _of_containers(field: str, template: str = "spec.template") -> Cell:
+def _of_containers(template: str, field: str) -> Cell:
     """The column of a field of all containers."""
     path = f"{template}.spec.containers"
     return lambda obj, now: ",".join(text(container, field) for container in rows(obj, path))
 
 
-def _selector(obj: Raw, now: datetime) -> str:
+def _selector_text(selector: Raw) -> str:
     """Labels and expressions, sorted by key."""
-    selector = fields(obj, "spec.selector")
     terms = [(key, f"{key}={value}") for key, value in fields(selector, "matchLabels").items()]
     for row in rows(selector, "matchExpressions"):
         key, values = text(row, "key"), ",".join(sorted(words(row, "values")))
@@ -90,22 +86,19 @@ def _selector(obj: Raw, now: datetime) -> str:
     return ",".join(shown for _, shown in sorted(terms, key=lambda term: term[0])) or NONE
 
 
-COLUMNS: dict[str, Cell] = {
-    "Containers+": _of_containers("name"),
-    "Images+": _of_containers("image"),
-    "Selector+": _selector,
-}
-"""The last columns of every kind that has a template."""
+def columns(spec: str = "spec") -> dict[str, Cell]:
+    """The last columns of every kind that has a template, in the spec at this path."""
+    return {
+        "Containers+": _of_containers(f"{spec}.template", "name"),
+        "Images+": _of_containers(f"{spec}.template", "image"),
+        "Selector+": lambda obj, now: _selector_text(fields(obj, f"{spec}.selector")),
+    }
 
 
 def _check_kind(obj: Raw) -> Causes:
-    template = obj["template"]
-    labels = template["metadata"].get("labels") or {}
+    labels = obj["template"]["metadata"].get("labels") or {}
     yield from names.check_labels(labels, "template.labels")
-    yield from pod_spec.check_pod_spec(template["spec"], "template.spec")
-    if template["spec"].get("ephemeralContainers"):
-        detail = "ephemeral containers not allowed in pod template"
-        yield forbidden_field("template.spec.ephemeralContainers", detail)
+    yield from _check_spec(obj["template"]["spec"], "template.spec")
 
 
 POD_TEMPLATES = Resource(
@@ -116,8 +109,8 @@ POD_TEMPLATES = Resource(
         deletion=DeletionRules(answer="object"),
         generation="spec",
         table=Table(NAME | {
-            "Containers": _of_containers("name", "template"),
-            "Images": _of_containers("image", "template"),
+            "Containers": _of_containers("template", "name"),
+            "Images": _of_containers("template", "image"),
             "Pod Labels": lambda obj, now: pairs(fields(obj, "template.metadata.labels")),
         }),
     ),

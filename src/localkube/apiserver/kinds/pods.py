@@ -15,8 +15,7 @@ from kubekit.objects import status_column
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import convert
 from kubekit.objects.meta import MAX_SECONDS
-from localkube.apiserver import api_errors
-from localkube.apiserver.api_errors import Causes, forbidden_field, invalid_value
+from localkube.apiserver import api_errors, causes
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds import (
     pod_containers,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.store.collection import ObjectReader
 
 
@@ -131,12 +131,12 @@ def _check(pod: Raw) -> Causes:
     yield from pod_spec.check_pod_spec(spec, "spec")
     if spec.get("schedulingGates") and spec.get("nodeName"):
         detail = "cannot be set until all schedulingGates have been cleared"
-        yield forbidden_field("spec.nodeName", detail)
+        yield causes.forbidden("spec.nodeName", detail)
 
 
 def _check_create(pod: Raw) -> Causes:
     if pod["spec"].get("ephemeralContainers"):
-        yield forbidden_field("spec.ephemeralContainers", "cannot be set on create")
+        yield causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
 
 
 def _complete_create(pod: Raw, store: ObjectReader) -> None:
@@ -166,32 +166,32 @@ def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:
     tolerations = [_without_seconds(toleration) for toleration in new.get("tolerations") or ()]
     if any(_without_seconds(t) not in tolerations for t in old.get("tolerations") or ()):
         detail = "existing toleration can not be modified except its tolerationSeconds"
-        yield forbidden_field("spec.tolerations", detail)
+        yield causes.forbidden("spec.tolerations", detail)
     # A scheduler may have looked at the pod already, so it can lose gates but never gain one.
     gates = {gate.get("name") for gate in old.get("schedulingGates") or ()}
     for i, gate in enumerate(new.get("schedulingGates") or ()):
         if gate.get("name") not in gates:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield forbidden_field(f"spec.schedulingGates[{i}].name", detail)
+            yield causes.forbidden(f"spec.schedulingGates[{i}].name", detail)
     gated = bool(gates)
     unchanged = _fixed_part(new, gated=gated) == _fixed_part(old, gated=gated)
     # Controllers such as Kueue restrict the nodes of a gated pod before they release it.
     if not unchanged or (gated and not _is_narrower(new, old)):
-        yield forbidden_field("spec", _MUTABLE_FIELDS)
+        yield causes.forbidden("spec", _MUTABLE_FIELDS)
 
 
 def _check_status_update(new: Raw, old: Raw) -> Causes:
     node = at(new, "status.nominatedNodeName")
     if new["spec"].get("nodeName") and node and node != at(old, "status.nominatedNodeName"):
         detail = "may not be set on pods that are already bound to a node"
-        yield forbidden_field("status.nominatedNodeName", detail)
+        yield causes.forbidden("status.nominatedNodeName", detail)
     for field in ("podIPs", "hostIPs"):
         addresses = [row.get("ip", "") for row in at(new, f"status.{field}") or ()]
         for index, address in enumerate(addresses):
             yield from check_address(address, f"status.{field}[{index}]")
         if field == "hostIPs" and addresses and addresses[0] != at(new, "status.hostIP"):
             detail = "must be equal to `hostIP`"
-            yield invalid_value("status.hostIPs[0].ip", addresses[0], detail)
+            yield causes.invalid("status.hostIPs[0].ip", addresses[0], detail)
 
 
 def _check_deadline(new_spec: Raw, old_spec: Raw) -> Causes:
@@ -205,7 +205,7 @@ def _check_deadline(new_spec: Raw, old_spec: Raw) -> Causes:
     elif old is not None and old < new:
         problem = "must be less than or equal to previous value"
     if problem:
-        yield invalid_value("spec.activeDeadlineSeconds", new, problem)
+        yield causes.invalid("spec.activeDeadlineSeconds", new, problem)
 
 
 def _without_seconds(toleration: Raw) -> Raw:

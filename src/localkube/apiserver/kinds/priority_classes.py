@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import api_errors, codec
-from localkube.apiserver.api_errors import Causes, forbidden_field, invalid_value
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds.field_rules import fill
 from localkube.apiserver.resource import (
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from kubekit.objects.meta import Raw
     from kubekit.request_errors import StatusError
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.store.collection import ObjectReader
 
 
@@ -116,10 +116,10 @@ def _check_create(priority_class: Raw) -> Causes:
             f"priority class names with 'system-' prefix are reserved for system use only. error:"
             f" {name} is not a known system priority class"
         )
-        yield forbidden_field("metadata.name", why)
+        yield causes.forbidden("metadata.name", why)
     elif value > _MAX_VALUE:  # higher values are left to system classes
         why = f"maximum allowed value of a user defined priority is {_MAX_VALUE}"
-        yield forbidden_field("value", why)
+        yield causes.forbidden("value", why)
 
 
 def _admit_create(priority_class: Raw, store: ObjectReader, now: datetime) -> None:
@@ -135,9 +135,9 @@ def _admit_create(priority_class: Raw, store: ObjectReader, now: datetime) -> No
 
 def _check_update(new: Raw, old: Raw) -> Causes:
     if new.get("value", 0) != old.get("value", 0):
-        yield forbidden_field("value", "may not be changed in an update.")
+        yield causes.forbidden("value", "may not be changed in an update.")
     if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-        yield invalid_value("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable")
+        yield causes.invalid("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable")
 
 
 PRIORITY_CLASSES = Resource(

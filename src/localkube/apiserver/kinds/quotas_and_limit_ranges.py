@@ -9,14 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from kubekit.objects.quantity import parse_quantity
+from localkube.apiserver import causes
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import (
-    Causes,
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    required,
-)
 from localkube.apiserver.kinds.field_rules import ensure_map, fill
 from localkube.apiserver.kinds.pod_resources import (
     ONE,
@@ -48,6 +42,7 @@ if TYPE_CHECKING:
 
     from kubekit.objects.meta import Raw
     from kubekit.objects.quantity import Amount
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.kinds.pod_resources import Charge
 
 
@@ -124,20 +119,20 @@ def _check_quota(quota: Raw) -> Causes:
         yield from _check_term(term, path)
     named = [term.get("scopeName", "") for term in terms]
     if _contradict(named):
-        yield invalid_value("spec.scopeSelector", named, "conflicting scopes")
+        yield causes.invalid("spec.scopeSelector", named, "conflicting scopes")
 
 
 def _check_scopes(scopes: list[str], hard: Raw, path: str, shown: object) -> Causes:
     for scope in scopes:
         value = shown if shown is not None else scope
         if scope not in _SCOPES:
-            yield invalid_value(path, value, "unsupported scope")
+            yield causes.invalid(path, value, "unsupported scope")
             continue
         for name in hard:
             if is_quota_resource(name) and name not in _SCOPES[scope]:
-                yield invalid_value(path, value, "unsupported scope applied to resource")
+                yield causes.invalid(path, value, "unsupported scope applied to resource")
     if _contradict(scopes):
-        yield invalid_value(path, shown, "conflicting scopes")
+        yield causes.invalid(path, shown, "conflicting scopes")
 
 
 def _contradict(scopes: list[str]) -> bool:
@@ -147,18 +142,18 @@ def _contradict(scopes: list[str]) -> bool:
 def _check_term(term: Raw, path: str) -> Causes:
     operator, values = term.get("operator") or "", term.get("values") or ()
     if term.get("scopeName") in _EXIST_ONLY and operator != "Exists":
-        yield invalid_value(f"{path}.operator", operator, _EXISTS)
+        yield causes.invalid(f"{path}.operator", operator, _EXISTS)
     elif operator in ("In", "NotIn"):
         if not values:
             detail = (
                 "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
             )
-            yield required(f"{path}.values", detail)
+            yield causes.required(f"{path}.values", detail)
     elif operator not in ("Exists", "DoesNotExist"):
-        yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+        yield causes.invalid(f"{path}.operator", operator, "not a valid selector operator")
     elif values:
         detail = "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"
-        yield invalid_value(f"{path}.values", values, detail)
+        yield causes.invalid(f"{path}.values", values, detail)
 
 
 def _used(*, limits: bool) -> Cell:
@@ -233,11 +228,11 @@ def _check_limit_range(limit_range: Raw) -> Causes:
         path, kind = f"spec.limits[{index}]", str(item.get("type") or "")
         yield from _check_type(kind, f"{path}.type")
         if kind in types:
-            yield duplicate(f"{path}.type", kind)
+            yield causes.duplicate(f"{path}.type", kind)
         types.add(kind)
         yield from _check_names(item, kind, path)
         if kind == CLAIM and not any("storage" in (item.get(s) or {}) for s in ("min", "max")):
-            yield required(f"{path}.limits", _NO_STORAGE)
+            yield causes.required(f"{path}.limits", _NO_STORAGE)
         yield from _check_amounts(item, path)
 
 
@@ -245,14 +240,14 @@ def _check_type(kind: str, path: str) -> Causes:
     problems = names.check_key(kind)
     yield from names.invalid_values(path, kind, problems)
     if not problems and "/" not in kind and kind not in (CONTAINER, POD, CLAIM):
-        yield invalid_value(path, kind, _LIMIT_TYPE)
+        yield causes.invalid(path, kind, _LIMIT_TYPE)
 
 
 def _check_names(item: Raw, kind: str, path: str) -> Causes:
     for side in _SIDES:
         if kind == POD and side in ("default", "defaultRequest"):
             if item.get(side):
-                yield forbidden_field(f"{path}.{side}", _NOT_OF_PODS)
+                yield causes.forbidden(f"{path}.{side}", _NOT_OF_PODS)
             continue
         for name in item.get(side) or {}:
             where = f"{path}.{side}[{name}]"
@@ -274,7 +269,7 @@ def _check_amounts(item: Raw, path: str) -> Causes:
         default, request = amounts.get("default"), amounts.get("defaultRequest")
         if default and request and not overcommits(name) and default.nano != request.nano:
             values = f"default value {default} must equal to defaultRequest value {request}"
-            yield invalid_value(
+            yield causes.invalid(
                 f"{path}.defaultRequest[{name}]", str(request), f"{values} in {name}"
             )
 
@@ -284,7 +279,7 @@ def _check_order(name: str, amounts: dict[str, Amount], path: str) -> Causes:
         low, high = amounts.get(smaller), amounts.get(larger)
         if low and high and low.nano > high.nano:
             detail = words.format(low, high)
-            yield invalid_value(f"{path}.{field}[{name}]", str(amounts[shown]), detail)
+            yield causes.invalid(f"{path}.{field}[{name}]", str(amounts[shown]), detail)
 
 
 def _check_ratio(name: str, amounts: dict[str, Amount], path: str) -> Causes:
@@ -293,10 +288,10 @@ def _check_ratio(name: str, amounts: dict[str, Amount], path: str) -> Causes:
         return
     where = f"{path}.maxLimitRequestRatio[{name}]"
     if ratio.nano < ONE.nano:
-        yield invalid_value(where, str(ratio), f"ratio {ratio} is less than 1")
+        yield causes.invalid(where, str(ratio), f"ratio {ratio} is less than 1")
     if low and high and low.nano and ratio.nano / ONE.nano > (most := high.nano / low.nano):
         detail = f"ratio {ratio} is greater than max/min = {most:f}"
-        yield invalid_value(where, str(ratio), detail)
+        yield causes.invalid(where, str(ratio), detail)
 
 
 # -- defaults of containers ----------------------------------------------------------------------

@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import SUFFIX_LETTERS
-from localkube.apiserver import api_errors, codec
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from localkube.apiserver.kinds.field_rules import check_name, each, ensure_map, fill, one_of
 from localkube.apiserver.resource import (
     Admission,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.store.collection import ObjectReader
 
 
@@ -52,31 +52,31 @@ def _check_role(role: Raw, *, namespaced: bool) -> Causes:
         return
     if not aggregation.get("clusterRoleSelectors"):
         detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        yield required("aggregationRule.clusterRoleSelectors", detail)
+        yield causes.required("aggregationRule.clusterRoleSelectors", detail)
     for path, selector in each(aggregation, "aggregationRule", "clusterRoleSelectors"):
-        problems = names.check_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+        problems = [*names.check_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")]
         yield from problems
         if problems:
-            yield invalid_value(path, None, "invalid label selector.")
+            yield causes.invalid(path, None, "invalid label selector.")
 
 
 def _check_rule(rule: Raw, path: str, *, namespaced: bool) -> Causes:
     if not rule.get("verbs"):
-        yield required(f"{path}.verbs", "verbs must contain at least one value")
+        yield causes.required(f"{path}.verbs", "verbs must contain at least one value")
     urls = rule.get("nonResourceURLs")
     if not urls:
         yield from (
-            required(f"{path}.{field}", detail)
+            causes.required(f"{path}.{field}", detail)
             for field, detail in _REQUIRED.items()
             if not rule.get(field)
         )
         return
     field = f"{path}.nonResourceURLs"
     if namespaced:
-        yield invalid_value(field, urls, "namespaced rules cannot apply to non-resource URLs")
+        yield causes.invalid(field, urls, "namespaced rules cannot apply to non-resource URLs")
     if any(rule.get(other) for other in _RESOURCE_FIELDS):
         detail = "rules cannot apply to both regular resources and non-resource URLs"
-        yield invalid_value(field, urls, detail)
+        yield causes.invalid(field, urls, detail)
 
 
 def _role_strategy(*, namespaced: bool) -> Strategy:
@@ -117,7 +117,7 @@ def _check_binding(binding: Raw, *, kinds: tuple[str, ...]) -> Causes:
     role: Raw = binding.get("roleRef") or {}
     yield from one_of(role, "apiGroup", (GROUP,), "roleRef")
     if role.get("kind") not in kinds:
-        yield not_supported("roleRef.kind", role.get("kind") or "", kinds)
+        yield causes.not_supported("roleRef.kind", role.get("kind") or "", kinds)
     yield from check_name(role, "roleRef", names.check_path_segment)
     for path, subject in each(binding, "", "subjects"):
         yield from _check_subject(subject, path, namespaced="Role" in kinds)
@@ -126,23 +126,23 @@ def _check_binding(binding: Raw, *, kinds: tuple[str, ...]) -> Causes:
 def _check_subject(subject: Raw, path: str, *, namespaced: bool) -> Causes:
     kind, name = str(subject.get("kind") or ""), str(subject.get("name") or "")
     if not name:
-        yield required(f"{path}.name")
+        yield causes.required(f"{path}.name")
     if kind not in _SUBJECT_GROUPS:
-        yield not_supported(f"{path}.kind", kind, tuple(_SUBJECT_GROUPS))
+        yield causes.not_supported(f"{path}.kind", kind, tuple(_SUBJECT_GROUPS))
         return
     if name and kind == "ServiceAccount":
         yield from names.invalid_values(f"{path}.name", name, names.check_subdomain(name))
     group = _SUBJECT_GROUPS[kind]
     if (subject.get("apiGroup") or "") != group:
-        yield not_supported(f"{path}.apiGroup", subject.get("apiGroup"), (group,))
+        yield causes.not_supported(f"{path}.apiGroup", subject.get("apiGroup"), (group,))
     if kind == "ServiceAccount" and not namespaced and not subject.get("namespace"):
-        yield required(f"{path}.namespace")
+        yield causes.required(f"{path}.namespace")
 
 
 def _check_update(new: Raw, old: Raw) -> Causes:
     # Who may change subjects must not thereby change the rights that are granted.
     if new.get("roleRef") != old.get("roleRef"):
-        yield invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+        yield causes.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
 
 
 def _role(binding: Raw, now: datetime) -> str:

@@ -7,14 +7,7 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import TYPE_CHECKING, Any
 
 from kubekit.request_errors import StatusError
-from localkube.apiserver import api_errors, codec
-from localkube.apiserver.api_errors import (
-    Causes,
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-)
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.kinds import field_rules
 from localkube.apiserver.kinds.field_rules import each
 
@@ -23,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.store.collection import ObjectReader
 
 
@@ -74,29 +68,29 @@ def check(spec: Raw) -> Causes:
 
 def _check_list(first: str, addresses: list[str]) -> Causes:
     if addresses and not first:
-        yield invalid_value(_PATH, addresses, "must be empty when `clusterIP` is not specified")
+        yield causes.invalid(_PATH, addresses, "must be empty when `clusterIP` is not specified")
     elif addresses and addresses[0] != first:
-        yield invalid_value(_PATH, addresses, "first value must match `clusterIP`")
+        yield causes.invalid(_PATH, addresses, "first value must match `clusterIP`")
 
 
 def _check_families(families: list[str], policy: object) -> Causes:
     for i, family in enumerate(families):
         if family not in _FAMILIES:
-            yield not_supported(f"spec.ipFamilies[{i}]", family, _FAMILIES)
+            yield causes.not_supported(f"spec.ipFamilies[{i}]", family, _FAMILIES)
         if family in families[:i]:
-            yield duplicate(f"spec.ipFamilies[{i}]", family)
+            yield causes.duplicate(f"spec.ipFamilies[{i}]", family)
     if policy not in _POLICIES:
-        yield not_supported(_POLICY_PATH, policy, _POLICIES)
+        yield causes.not_supported(_POLICY_PATH, policy, _POLICIES)
 
 
 def _check_each(addresses: list[str]) -> Causes:
     if HEADLESS in addresses and len(addresses) > 1:
-        yield invalid_value(_PATH, addresses, "'None' must be the first and only value")
+        yield causes.invalid(_PATH, addresses, "'None' must be the first and only value")
     for i, address in enumerate(addresses):
         if address != HEADLESS or i:
             yield from field_rules.check_address(address, f"{_PATH}[{i}]")
     if len(addresses) > len(_FAMILIES):
-        yield invalid_value(_PATH, addresses, "may only hold up to 2 values")
+        yield causes.invalid(_PATH, addresses, "may only hold up to 2 values")
 
 
 def _check_matching(addresses: list[str], families: list[str]) -> Causes:
@@ -105,20 +99,20 @@ def _check_matching(addresses: list[str], families: list[str]) -> Causes:
     found = [f"IPv{ip_address(address).version}" for address in addresses]
     if len(set(found)) < len(found):
         detail = "may specify no more than one IP for each IP family"
-        yield invalid_value(_PATH, addresses, detail)
+        yield causes.invalid(_PATH, addresses, detail)
     for i, (family, wanted) in enumerate(zip(found, families, strict=False)):
         if family != wanted:
             detail = f"expected an {wanted} value as indicated by `ipFamilies[{i}]`"
-            yield invalid_value(f"{_PATH}[{i}]", addresses[i], detail)
+            yield causes.invalid(f"{_PATH}[{i}]", addresses[i], detail)
 
 
 def _check_number(policy: str, addresses: list[str], families: list[str]) -> Causes:
     if policy == "SingleStack" and len(addresses) > 1:
-        yield invalid_value(_POLICY_PATH, policy, f"{_DUAL} cluster IPs are specified")
+        yield causes.invalid(_POLICY_PATH, policy, f"{_DUAL} cluster IPs are specified")
     if policy == "SingleStack" and len(families) > 1:
-        yield invalid_value(_POLICY_PATH, policy, f"{_DUAL} IP families are specified")
+        yield causes.invalid(_POLICY_PATH, policy, f"{_DUAL} IP families are specified")
     if not families:
-        yield invalid_value(f"{_PATH}[0]", addresses, "IPv6 is not configured on this cluster")
+        yield causes.invalid(f"{_PATH}[0]", addresses, "IPv6 is not configured on this cluster")
 
 
 def _check_configured(spec: Raw, families: list[str]) -> Causes:
@@ -126,10 +120,10 @@ def _check_configured(spec: Raw, families: list[str]) -> Causes:
         return
     if spec["ipFamilyPolicy"] == "RequireDualStack":
         detail = "this cluster is not configured for dual-stack services"
-        yield invalid_value(_POLICY_PATH, spec["ipFamilyPolicy"], detail)
+        yield causes.invalid(_POLICY_PATH, spec["ipFamilyPolicy"], detail)
     for i, family in enumerate(families):
         if family != "IPv4":
-            yield invalid_value(f"spec.ipFamilies[{i}]", family, "not configured on this cluster")
+            yield causes.invalid(f"spec.ipFamilies[{i}]", family, "not configured on this cluster")
 
 
 # -- allocation ----------------------------------------------------------------------------------
@@ -172,7 +166,7 @@ def _check_requested(
         problem = "provided IP is already allocated"
     if problem:
         detail = f"failed to allocate IP {requested}: {problem}"
-        cause = invalid_value(_PATH, service["spec"]["clusterIPs"], detail)
+        cause = causes.invalid(_PATH, service["spec"]["clusterIPs"], detail)
         raise api_errors.invalid("", "Service", service["metadata"]["name"], [cause])
 
 
@@ -262,7 +256,7 @@ def _check_no_ports(service: Raw) -> Causes:
         for path, row in each(service["spec"], "spec", "ports"):
             if row.get("nodePort"):
                 detail = "may not be used when `type` is 'ClusterIP'"
-                yield forbidden_field(f"{path}.nodePort", detail)
+                yield causes.forbidden(f"{path}.nodePort", detail)
 
 
 def _check_ports(service: Raw, taken: set[int]) -> Causes:
@@ -272,9 +266,9 @@ def _check_ports(service: Raw, taken: set[int]) -> Causes:
         if port and port not in PORTS:
             span = f"{PORTS.start}-{PORTS.stop - 1}"
             why = f"provided port is not in the valid range. The range of valid ports is {span}"
-            yield invalid_value(f"{path}.nodePort", port, why)
+            yield causes.invalid(f"{path}.nodePort", port, why)
         elif port in taken:
-            yield invalid_value(f"{path}.nodePort", port, "provided port is already allocated")
+            yield causes.invalid(f"{path}.nodePort", port, "provided port is already allocated")
 
 
 def _raise_if_any(service: Raw, causes: Causes) -> None:

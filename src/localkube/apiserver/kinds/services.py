@@ -10,15 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kubekit.objects.quantity import whole_amount
-from localkube.apiserver import codec
+from localkube.apiserver import causes, codec
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import (
-    Causes,
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    required,
-)
 from localkube.apiserver.kinds import field_rules, service_addresses
 from localkube.apiserver.kinds.field_rules import fill
 from localkube.apiserver.kinds.pod_resources import ONE
@@ -40,6 +33,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.kinds.pod_resources import Charge
     from localkube.apiserver.store.collection import ObjectReader
 
@@ -127,7 +121,9 @@ def _check_update(new: Raw, old: Raw) -> Causes:
     spec, before = new["spec"], old["spec"]
     has_address = "ExternalName" not in (spec["type"], before["type"]) and before.get("clusterIP")
     if has_address and spec.get("clusterIP") != before["clusterIP"]:
-        yield invalid_value("spec.clusterIPs[0]", spec.get("clusterIPs"), "may not change once set")
+        yield causes.invalid(
+            "spec.clusterIPs[0]", spec.get("clusterIPs"), "may not change once set"
+        )
 
 
 # -- checks --------------------------------------------------------------------------------------
@@ -137,11 +133,11 @@ def _check_service(service: Raw) -> Causes:
     spec = service["spec"]
     ports, type_ = spec.get("ports") or [], spec.get("type")
     if not ports and type_ != "ExternalName" and spec.get("clusterIP") != "None":
-        yield required("spec.ports")
+        yield causes.required("spec.ports")
     yield from (_check_external_name if type_ == "ExternalName" else service_addresses.check)(spec)
     if type_ in service_addresses.TYPES and spec.get("clusterIP") == service_addresses.HEADLESS:
         detail = f"may not be set to 'None' for {type_} services"
-        yield invalid_value("spec.clusterIPs[0]", service_addresses.HEADLESS, detail)
+        yield causes.invalid("spec.clusterIPs[0]", service_addresses.HEADLESS, detail)
     yield from names.check_labels(spec.get("selector") or {}, "spec.selector")
     for field, allowed in _CHOICES.items():
         yield from field_rules.one_of(spec, field, allowed, "spec")
@@ -151,7 +147,7 @@ def _check_service(service: Raw) -> Causes:
         yield from _check_service_port(port, path, port_names, alone=len(ports) == 1)
         identity = (port.get("port"), port.get("protocol"))
         if identity in used:
-            yield duplicate(path, _go_port(port))
+            yield causes.duplicate(path, _go_port(port))
         used.add(identity)
     yield from _check_external(spec)
     yield from _check_affinity(spec)
@@ -161,7 +157,7 @@ def _check_external_name(spec: Raw) -> Causes:
     name = {"externalName": str(spec.get("externalName") or "").rstrip(".")}
     yield from field_rules.check_name(name, "spec", names.check_subdomain, "externalName")
     if spec.get("clusterIP") or spec.get("clusterIPs"):
-        yield forbidden_field("spec.clusterIPs", "may not be set for ExternalName services")
+        yield causes.forbidden("spec.clusterIPs", "may not be set for ExternalName services")
 
 
 def _check_external(spec: Raw) -> Causes:
@@ -171,13 +167,13 @@ def _check_external(spec: Raw) -> Causes:
         yield from problems or field_rules.check_reachable(address, path)
     type_, policy = spec.get("type"), spec.get("externalTrafficPolicy")
     if type_ != "LoadBalancer" and spec.get("loadBalancerSourceRanges"):
-        yield forbidden_field("spec.LoadBalancerSourceRanges", _BALANCED_ONLY)
+        yield causes.forbidden("spec.LoadBalancerSourceRanges", _BALANCED_ONLY)
     if policy and type_ not in service_addresses.TYPES and not spec.get("externalIPs"):
         detail = "may only be set for externally-accessible services"
-        yield invalid_value("spec.externalTrafficPolicy", policy, detail)
+        yield causes.invalid("spec.externalTrafficPolicy", policy, detail)
     port = spec.get("healthCheckNodePort")
     if port and (type_, policy) != ("LoadBalancer", "Local"):
-        yield invalid_value("spec.healthCheckNodePort", port, _HEALTH_PORT)
+        yield causes.invalid("spec.healthCheckNodePort", port, _HEALTH_PORT)
 
 
 def _check_affinity(spec: Raw) -> Causes:
@@ -185,7 +181,7 @@ def _check_affinity(spec: Raw) -> Causes:
     seconds = codec.at(spec, path)
     if seconds is not None and not 0 < seconds <= _MAX_AFFINITY_SECONDS:
         detail = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
-        yield invalid_value(f"spec.{path}", seconds, detail)
+        yield causes.invalid(f"spec.{path}", seconds, detail)
 
 
 def _check_service_port(port: Raw, path: str, port_names: set[str], *, alone: bool) -> Causes:
@@ -193,7 +189,7 @@ def _check_service_port(port: Raw, path: str, port_names: set[str], *, alone: bo
     if name or not alone:
         yield from field_rules.check_name(port, path, names.check_label)
     if name in port_names:
-        yield duplicate(f"{path}.name", name)
+        yield causes.duplicate(f"{path}.name", name)
     port_names |= {name} - {""}
     yield from field_rules.check_port_number(port.get("port", 0), f"{path}.port")
     yield from field_rules.one_of(port, "protocol", field_rules.PROTOCOLS, path)
@@ -309,7 +305,7 @@ def _complete_endpoints(endpoints: Raw) -> None:
 def _check_endpoints(endpoints: Raw) -> Causes:
     for path, subset in field_rules.each(endpoints, "", "subsets"):
         if not any(subset.get(side) for side in _SIDES):
-            yield required(path, "must specify `addresses` or `notReadyAddresses`")
+            yield causes.required(path, "must specify `addresses` or `notReadyAddresses`")
         for side in _SIDES:
             for where, address in field_rules.each(subset, path, side):
                 yield from _check_address(address, where)
@@ -325,7 +321,7 @@ def _check_address(address: Raw, path: str) -> Causes:
     if field_rules.is_address(ip):
         yield from field_rules.check_reachable(ip, f"{path}.ip")
     else:
-        yield invalid_value(f"{path}.ip", ip, field_rules.IP_RULE)
+        yield causes.invalid(f"{path}.ip", ip, field_rules.IP_RULE)
 
 
 def _check_endpoint_port(port: Raw, path: str, *, alone: bool) -> Causes:

@@ -9,14 +9,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from kubekit.objects.quantity import Amount, parse_quantity
-from localkube.apiserver import api_errors, codec
-from localkube.apiserver.api_errors import (
-    Causes,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-)
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.kinds import quotas_and_limit_ranges
 from localkube.apiserver.kinds.field_rules import ensure_map, fill, fill_optional
 from localkube.apiserver.kinds.pod_resources import ONE, amounts_of
@@ -39,6 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.kinds.pod_resources import Charge
     from localkube.apiserver.store.collection import ObjectReader
 
@@ -80,22 +74,22 @@ def _finish_create(volume: Raw, now: str) -> None:
 def _check(volume: Raw) -> Causes:
     spec: Raw = volume.get("spec") or {}
     if not spec.get("accessModes"):
-        yield required("spec.accessModes")
+        yield causes.required("spec.accessModes")
     yield from _check_access_modes(spec)
     capacity = spec.get("capacity")
     if not capacity:
-        yield required("spec.capacity")
+        yield causes.required("spec.capacity")
     if list(capacity or ()) != ["storage"]:
-        yield not_supported("spec.capacity", capacity, ("storage",))
+        yield causes.not_supported("spec.capacity", capacity, ("storage",))
     if not set(spec) - _NO_SOURCE:
-        yield required("spec", "must specify a volume type")
+        yield causes.required("spec", "must specify a volume type")
 
 
 def _check_access_modes(spec: Raw) -> Causes:
     """The causes for unknown access modes of a volume or a claim."""
     for mode in spec.get("accessModes") or ():
         if mode not in _MODES:
-            yield not_supported("spec.accessModes", mode, sorted(_MODES))
+            yield causes.not_supported("spec.accessModes", mode, sorted(_MODES))
 
 
 def phase(obj: Raw, now: datetime) -> str:
@@ -161,25 +155,25 @@ def complete_claim(claim: Raw) -> None:
 def check_claim(claim: Raw) -> Causes:
     spec: Raw = claim.get("spec") or {}
     if not spec.get("accessModes"):
-        yield required("spec.accessModes", "at least 1 access mode is required")
+        yield causes.required("spec.accessModes", "at least 1 access mode is required")
     yield from _check_access_modes(spec)
     requested = codec.at(spec, "resources.requests.storage")
     if requested is None:
-        yield required("spec.resources[storage]")
+        yield causes.required("spec.resources[storage]")
     elif parse_quantity(requested).nano <= 0:
-        yield invalid_value("spec.resources[storage]", requested, "must be greater than zero")
+        yield causes.invalid("spec.resources[storage]", requested, "must be greater than zero")
 
 
 def _check_update(new: Raw, old: Raw) -> Causes:
     bound = codec.at(old, "status.phase") == "Bound"
     if _fixed_part(new, old, bound=bound) != _fixed_part(old, old, bound=bound):
-        yield forbidden_field("spec", _MUTABLE_FIELDS)
+        yield causes.forbidden("spec", _MUTABLE_FIELDS)
         return
     capacity, requested = codec.at(old, "status.capacity.storage"), codec.at(new, _STORAGE)
     # A request that could not be met may be taken back, but not below the storage that exists.
     shrinks = bound and requested and _is_less(requested, codec.at(old, _STORAGE))
     if shrinks and capacity and _is_less(requested, capacity):
-        yield forbidden_field(_STORAGE, "field can not be less than status.capacity")
+        yield causes.forbidden(_STORAGE, "field can not be less than status.capacity")
 
 
 def _fixed_part(claim: Raw, old: Raw, *, bound: bool) -> Raw:

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.quantity import MAX_INT64
+from localkube.apiserver import causes
 from localkube.apiserver.admission import names
-from localkube.apiserver.api_errors import (
-    Causes,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-)
 from localkube.apiserver.kinds import volumes_and_claims
 from localkube.apiserver.kinds.field_rules import (
     NOT_NEGATIVE,
@@ -26,9 +20,9 @@ from localkube.apiserver.kinds.field_rules import (
     int_or_percent_problem,
 )
 from localkube.apiserver.kinds.pod_templates import (
-    COLUMNS,
     check_selector,
     check_template,
+    columns,
     complete_template,
 )
 from localkube.apiserver.resource import Checks, Completion, Resource, StatusRules, Strategy, Table
@@ -49,7 +43,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.api_errors import Cause
+    from localkube.apiserver.causes import Cause, Causes
 
 
 # -- Deployment ----------------------------------------------------------------------------------
@@ -83,13 +77,13 @@ def _check_deployment(deployment: Raw) -> Causes:
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
         detail = "must be greater than minReadySeconds"
-        yield invalid_value("spec.progressDeadlineSeconds", deadline, detail)
+        yield causes.invalid("spec.progressDeadlineSeconds", deadline, detail)
 
 
 def _check_pods(spec: Raw) -> Causes:
     """The selector and the template of a deployment or a replica set."""
     if spec.get("selector") is None:
-        yield required("spec.selector")
+        yield causes.required("spec.selector")
     else:
         yield from check_selector(spec, "deployment", {})
     yield from check_template(spec)
@@ -100,15 +94,15 @@ def _check_template_of(spec: Raw, kind: str) -> Causes:
     yield from check_template(spec)
     if spec["template"]["spec"].get("activeDeadlineSeconds") is not None:
         detail = f"activeDeadlineSeconds in {kind} is not Supported"
-        yield forbidden_field("spec.template.spec.activeDeadlineSeconds", detail)
+        yield causes.forbidden("spec.template.spec.activeDeadlineSeconds", detail)
 
 
 def _check_strategy(strategy: Raw) -> Causes:
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") not in _STRATEGIES:
-        yield not_supported("spec.strategy", strategy, _STRATEGIES)
+        yield causes.not_supported("spec.strategy", strategy, _STRATEGIES)
     elif strategy["type"] == "Recreate" and rolling is not None:
-        yield forbidden_field(
+        yield causes.forbidden(
             _DEPLOYMENT_ROLLING, "may not be specified when strategy `type` is 'Recreate'"
         )
     elif strategy["type"] == "RollingUpdate":
@@ -120,14 +114,14 @@ def _check_deployment_rolling(rolling: Raw) -> Causes:
     missing, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     missing_problem = int_or_percent_problem(missing)
     if missing_problem:
-        yield invalid_value(f"{_DEPLOYMENT_ROLLING}.maxUnavailable", missing, missing_problem)
+        yield causes.invalid(f"{_DEPLOYMENT_ROLLING}.maxUnavailable", missing, missing_problem)
     extra_problem = int_or_percent_problem(extra, most=None)
     if extra_problem:
-        yield invalid_value(f"{_DEPLOYMENT_ROLLING}.maxSurge", extra, extra_problem)
+        yield causes.invalid(f"{_DEPLOYMENT_ROLLING}.maxSurge", extra, extra_problem)
     valid = not (missing_problem or extra_problem)
     if valid and missing in (0, "0%") and extra in (0, "0%"):
         detail = "may not be 0 when `maxSurge` is 0"
-        yield invalid_value(f"{_DEPLOYMENT_ROLLING}.maxUnavailable", missing, detail)
+        yield causes.invalid(f"{_DEPLOYMENT_ROLLING}.maxUnavailable", missing, detail)
 
 
 DEPLOYMENTS = Resource(
@@ -143,7 +137,7 @@ DEPLOYMENTS = Resource(
             "Ready": ready_replicas,
             "Up-to-date": number_at("status.updatedReplicas"),
             "Available": number_at("status.availableReplicas"),
-        } | AGE | COLUMNS),
+        } | AGE | columns()),
     ),
 )  # fmt: skip
 
@@ -173,7 +167,7 @@ REPLICA_SETS = Resource(
             "Desired": number_at("spec.replicas"),
             "Current": number_at("status.replicas"),
             "Ready": number_at("status.readyReplicas"),
-        } | AGE | COLUMNS),
+        } | AGE | columns()),
     ),
 )  # fmt: skip
 
@@ -229,7 +223,7 @@ def _check_daemon_set(daemon_set: Raw) -> Causes:
 
 def _check_daemon_set_strategy(strategy: Raw) -> Causes:
     if strategy["type"] not in _TYPES:
-        yield not_supported(_DAEMON_SET_UPDATE, strategy, _TYPES)
+        yield causes.not_supported(_DAEMON_SET_UPDATE, strategy, _TYPES)
     elif strategy["type"] == "RollingUpdate":
         yield from _check_daemon_set_rolling(strategy["rollingUpdate"])
 
@@ -241,13 +235,15 @@ def _check_daemon_set_rolling(rolling: Raw) -> Causes:
         value = rolling[name]
         problem = int_or_percent_problem(value)
         if problem:
-            yield invalid_value(f"{_DAEMON_SET_ROLLING}.{name}", value, problem)
+            yield causes.invalid(f"{_DAEMON_SET_ROLLING}.{name}", value, problem)
         used[name] = _amount(value) != 0
     if all(used.values()):
         detail = "may not be set when maxUnavailable is non-zero"
-        yield invalid_value(f"{_DAEMON_SET_ROLLING}.maxSurge", rolling["maxSurge"], detail)
+        yield causes.invalid(f"{_DAEMON_SET_ROLLING}.maxSurge", rolling["maxSurge"], detail)
     elif not any(used.values()):
-        yield required(f"{_DAEMON_SET_ROLLING}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+        yield causes.required(
+            f"{_DAEMON_SET_ROLLING}.maxUnavailable", "cannot be 0 when maxSurge is 0"
+        )
 
 
 def _amount(value: int | str) -> int:
@@ -291,7 +287,7 @@ DAEMON_SETS = Resource(
                 "Up-to-date": number_at("status.updatedNumberScheduled"),
                 "Available": number_at("status.numberAvailable"),
                 "Node Selector": _node_selector,
-            } | AGE | COLUMNS,
+            } | AGE | columns(),
             shown=_uncounted,
         ),
     ),
@@ -345,19 +341,19 @@ def _check_stateful_set(stateful_set: Raw) -> Causes:
     policy = spec.get("podManagementPolicy")
     if policy not in _POLICIES:
         detail = "must be 'OrderedReady' or 'Parallel'"
-        yield invalid_value("spec.podManagementPolicy", policy, detail)
+        yield causes.invalid("spec.podManagementPolicy", policy, detail)
     yield from _check_stateful_set_strategy(spec["updateStrategy"])
     retention = spec["persistentVolumeClaimRetentionPolicy"]
     for field in ("whenDeleted", "whenScaled"):
         if retention.get(field) not in _RETENTION:
             path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
-            yield not_supported(path, retention.get(field), _RETENTION)
+            yield causes.not_supported(path, retention.get(field), _RETENTION)
     yield from check_not_negative(spec, "replicas", "minReadySeconds")
     start = (spec.get("ordinals") or {}).get("start") or 0
     if start < 0:
-        yield invalid_value("spec.ordinals.start", start, NOT_NEGATIVE)
+        yield causes.invalid("spec.ordinals.start", start, NOT_NEGATIVE)
     if spec.get("selector") is None:
-        yield required("spec.selector")
+        yield causes.required("spec.selector")
     yield from check_selector(spec, "statefulset", None)
     yield from _check_template_of(_with_claims(spec), "StatefulSet")
 
@@ -376,13 +372,15 @@ def _check_stateful_set_strategy(strategy: Raw) -> Causes:
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     if kind == "OnDelete" and rolling is not None:
         detail = "only allowed for updateStrategy 'RollingUpdate'"
-        yield invalid_value(f"{_STATEFUL_SET_UPDATE}.rollingUpdate", rolling, detail)
+        yield causes.invalid(f"{_STATEFUL_SET_UPDATE}.rollingUpdate", rolling, detail)
     elif kind == "RollingUpdate":
         yield from check_not_negative(
             rolling or {}, "partition", path=f"{_STATEFUL_SET_UPDATE}.rollingUpdate"
         )
     elif kind != "OnDelete":
-        yield invalid_value(_STATEFUL_SET_UPDATE, strategy, "must be 'RollingUpdate' or 'OnDelete'")
+        yield causes.invalid(
+            _STATEFUL_SET_UPDATE, strategy, "must be 'RollingUpdate' or 'OnDelete'"
+        )
 
 
 def _with_claims(spec: Raw) -> Raw:
@@ -403,7 +401,7 @@ def _with_claims(spec: Raw) -> Raw:
 def _check_update(new: Raw, old: Raw) -> Causes:
     before = {k: v for k, v in old["spec"].items() if k not in _CHANGEABLE}
     if before != {k: v for k, v in new["spec"].items() if k not in _CHANGEABLE}:
-        yield forbidden_field("spec", _FIXED)
+        yield causes.forbidden("spec", _FIXED)
 
 
 STATEFUL_SETS = Resource(
@@ -419,7 +417,7 @@ STATEFUL_SETS = Resource(
         completion=Completion(defaults=_complete_stateful_set),
         generation="spec",
         table=Table(NAME | {"Ready": ready_replicas} | AGE | {
-            name: cell for name, cell in COLUMNS.items() if name != "Selector+"
+            name: cell for name, cell in columns().items() if name != "Selector+"
         }),
     ),
 )  # fmt: skip
@@ -431,10 +429,10 @@ STATEFUL_SETS = Resource(
 def _check_revision(revision: Raw) -> Causes:
     """The causes for an invalid former state of a workload, which a rollback returns to."""
     if revision.get("data") is None:
-        yield required("data", "data is mandatory")
+        yield causes.required("data", "data is mandatory")
     number = revision.get("revision") or 0
     if number < 0:
-        yield invalid_value("revision", number, NOT_NEGATIVE)
+        yield causes.invalid("revision", number, NOT_NEGATIVE)
 
 
 def _controller(revision: Raw, now: datetime) -> str:

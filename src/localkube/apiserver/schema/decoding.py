@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubekit import schemas
 from kubekit.objects.quantity import parse_quantity
-from localkube.apiserver import api_errors
+from localkube.apiserver import api_errors, causes
 from localkube.apiserver.http.bodies import (
     FieldWarning,
     duplicate_fields,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from kubekit.request_errors import StatusError
     from kubekit.schemas import Schema
+    from localkube.apiserver.causes import Cause
     from localkube.apiserver.http.requests import Call
 
 
@@ -151,7 +152,7 @@ def check_kind(resource: Resource, obj: Raw) -> None:
     if kind == resource.kind:
         return
     if resource.custom:
-        cause = api_errors.invalid_value("kind", kind, f"must be {resource.kind}")
+        cause = causes.invalid("kind", kind, f"must be {resource.kind}")
         name = obj["metadata"].get("name") if isinstance(obj.get("metadata"), dict) else ""
         raise api_errors.invalid(resource.group, str(kind), str(name or ""), [cause])
     # The real server has no struct to decode a custom object into: hence the two wordings.
@@ -333,9 +334,7 @@ def check_shape(api_version: str, kind: str, obj: Raw) -> Raw:
     return obj
 
 
-def _check_types(
-    resource: Resource, causes: Iterable[api_errors.Cause], patch: bytes = b""
-) -> None:
+def _check_types(resource: Resource, causes: Iterable[Cause], patch: bytes = b"") -> None:
     for cause in causes:
         if cause.reason == "FieldValueTypeInvalid":
             why = f"json: cannot unmarshal into field {cause.field}: {cause.message}"
@@ -344,7 +343,7 @@ def _check_types(
 
 def _unreadable(resource: Resource, why: str, patch: bytes = b"") -> StatusError:
     if patch:
-        cause = api_errors.invalid_value("patch", patch.decode(errors="replace"), why)
+        cause = causes.invalid("patch", patch.decode(errors="replace"), why)
         return api_errors.invalid("", "", "", [cause])
     kind = resource.kind
     return api_errors.bad_request(

@@ -17,7 +17,8 @@ import msgspec
 from kubekit import schemas
 from kubekit.objects.quantity import InvalidQuantity, parse_quantity
 from kubekit.schemas import Schema
-from localkube.apiserver.api_errors import Cause, invalid_type
+from localkube.apiserver import causes
+from localkube.apiserver.causes import Cause
 from localkube.apiserver.schema import values
 from localkube.apiserver.schema.values import check_value, join_path
 
@@ -235,7 +236,7 @@ def _check_type(value: Any, schema: Schema, path: str, integral_floats: bool) ->
             return _mistyped(path, value, "integer,string")
         # The format is that of built-in kinds; it is a Go type with an int32.
         if isinstance(value, int) and raw.get("format") == "int-or-string" and not _is_int32(value):
-            return invalid_type(path, value, f"{path} in body must fit into int32")
+            return causes.mistyped(path, value, f"{path} in body must fit into int32")
         return None
     if is_quantity(schema):
         return _check_quantity(value, path)
@@ -249,7 +250,7 @@ def _check_type(value: Any, schema: Schema, path: str, integral_floats: bool) ->
         and isinstance(value, str)
         and not formed(value, raw.get("format", ""))
     ):
-        return invalid_type(
+        return causes.mistyped(
             path, value, f'{path} in body must be of type {raw["format"]}: "{value}"'
         )
     fits = isinstance(value, _TYPES.get(schema.type, ()))
@@ -282,13 +283,13 @@ def _check_quantity(value: Any, path: str) -> Cause | None:
     try:
         parse_quantity(value)
     except InvalidQuantity:
-        return invalid_type(path, str(value), _QUANTITY_RULE)
+        return causes.mistyped(path, str(value), _QUANTITY_RULE)
     return None
 
 
 def _mistyped(path: str, value: Any, expected: str) -> Cause:
     word = type_word(value)
-    return invalid_type(path, word, f'{path} in body must be of type {expected}: "{word}"')
+    return causes.mistyped(path, word, f'{path} in body must be of type {expected}: "{word}"')
 
 
 def reshape(obj: Raw, schema: Schema) -> Raw:

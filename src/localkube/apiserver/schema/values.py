@@ -16,39 +16,31 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import re2
 
-from localkube.apiserver.api_errors import (
-    Cause,
-    duplicate,
-    invalid_type,
-    invalid_value,
-    not_supported,
-    required,
-    too_long,
-    too_many_items,
-)
+from localkube.apiserver import causes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.causes import Cause
 
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
 def check_value(value: Any, raw: Raw, path: str) -> list[Cause]:
     """The causes for an invalid value of the right type."""
-    causes = []
+    found: list[Cause] = []
     if "enum" in raw and value not in raw["enum"]:
-        causes.append(not_supported(path, value, [str(v) for v in raw["enum"]]))
+        found.append(causes.not_supported(path, value, [str(v) for v in raw["enum"]]))
     if isinstance(value, dict):
-        causes += _check_map(value, raw, path)
+        found += _check_map(value, raw, path)
     elif isinstance(value, str):
-        causes += _check_text(value, raw, path)
+        found += _check_text(value, raw, path)
     elif isinstance(value, list):
-        causes += _check_list(value, raw, path)
+        found += _check_list(value, raw, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        causes += _check_number(value, raw, path)
-    return causes
+        found += _check_number(value, raw, path)
+    return found
 
 
 def join_path(path: str, name: str) -> str:
@@ -60,22 +52,22 @@ def _check_map(value: Raw, raw: Raw, path: str) -> Iterator[Cause]:
     names = list(raw.get("required", ()))
     if raw.get("x-kubernetes-embedded-resource"):
         names += [name for name in ("apiVersion", "kind") if name not in names]
-    yield from (required(join_path(path, name)) for name in names if name not in value)
+    yield from (causes.required(join_path(path, name)) for name in names if name not in value)
     if "maxProperties" in raw and len(value) > raw["maxProperties"]:
-        yield too_many_items(path, len(value), raw["maxProperties"])
+        yield causes.too_many(path, len(value), raw["maxProperties"])
     if len(value) < raw.get("minProperties", 0):
         detail = f"{path} in body should have at least {raw['minProperties']} properties"
-        yield invalid_value(path, len(value), detail)
+        yield causes.invalid(path, len(value), detail)
 
 
 def _check_text(value: str, raw: Raw, path: str) -> Iterator[Cause]:
     if "maxLength" in raw and len(value) > raw["maxLength"]:
-        yield too_long(path, raw["maxLength"])
+        yield causes.too_long(path, raw["maxLength"])
     elif len(value) < raw.get("minLength", 0):
         detail = f"{path} in body should be at least {raw['minLength']} chars long"
-        yield invalid_value(path, value, detail)
+        yield causes.invalid(path, value, detail)
     elif "pattern" in raw and not _search(raw["pattern"], value):
-        yield invalid_value(path, value, f"{path} in body should match '{raw['pattern']}'")
+        yield causes.invalid(path, value, f"{path} in body should match '{raw['pattern']}'")
 
 
 def _search(pattern: str, value: str) -> bool:
@@ -97,10 +89,10 @@ def compile_pattern(pattern: str) -> re2._Regexp:
 
 def _check_list(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
     if "maxItems" in raw and len(value) > raw["maxItems"]:
-        yield too_many_items(path, len(value), raw["maxItems"])
+        yield causes.too_many(path, len(value), raw["maxItems"])
     if len(value) < raw.get("minItems", 0):
         detail = f"{path} in body should have at least {raw['minItems']} items"
-        yield invalid_value(path, len(value), detail)
+        yield causes.invalid(path, len(value), detail)
     yield from _check_unique(value, raw, path)
 
 
@@ -116,7 +108,7 @@ def _check_unique(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
         identity = by_key if kind == "map" else item
         encoded = _sorted.encode(identity)
         if encoded in seen:
-            yield duplicate(f"{path}[{i}]", identity)
+            yield causes.duplicate(f"{path}[{i}]", identity)
         seen.add(encoded)
 
 
@@ -124,16 +116,16 @@ def _check_number(value: float, raw: Raw, path: str) -> Iterator[Cause]:
     low, high = raw.get("minimum"), raw.get("maximum")
     if low is not None and (value < low or (raw.get("exclusiveMinimum") and value == low)):
         word = "greater than" if raw.get("exclusiveMinimum") else "greater than or equal to"
-        yield invalid_value(path, value, f"{path} in body should be {word} {low}")
+        yield causes.invalid(path, value, f"{path} in body should be {word} {low}")
     if high is not None and (value > high or (raw.get("exclusiveMaximum") and value == high)):
         word = "less than" if raw.get("exclusiveMaximum") else "less than or equal to"
-        yield invalid_value(path, value, f"{path} in body should be {word} {high}")
+        yield causes.invalid(path, value, f"{path} in body should be {word} {high}")
     factor = raw.get("multipleOf")
     if factor and value % factor:
-        yield invalid_value(path, value, f"{path} in body should be a multiple of {factor}")
+        yield causes.invalid(path, value, f"{path} in body should be a multiple of {factor}")
     bound = {"int32": 2**31, "int64": 2**63}.get(raw.get("format", ""))
     if bound is not None and not -bound <= value < bound:
-        yield invalid_type(path, value, f"{path} in body must fit into {raw['format']}")
+        yield causes.mistyped(path, value, f"{path} in body must fit into {raw['format']}")
 
 
 _TIME = re.compile(

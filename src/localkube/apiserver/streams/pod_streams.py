@@ -16,7 +16,7 @@ from aiohttp import web
 from kubekit.objects.annotation_values import read_time
 from kubekit.request_errors import StatusError
 from kubekit.serving.http_connection import while_connected
-from localkube.apiserver import api_errors, codec
+from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.http.requests import query_bool
 from localkube.apiserver.kinds.field_rules import NOT_NEGATIVE
 from localkube.apiserver.kinds.services import ENDPOINTS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.api_errors import Causes
+    from localkube.apiserver.causes import Causes
     from localkube.apiserver.http.requests import Call
     from localkube.apiserver.store.store import Store
     from localkube.node_interface import NodeBackend
@@ -192,7 +192,7 @@ def _log_causes(call: Call) -> Causes:
         number = call.number(option)
         if number is not None and number < least:
             detail = "must be greater than 0" if least else NOT_NEGATIVE
-            yield api_errors.invalid_value(option, number, detail)
+            yield causes.invalid(option, number, detail)
 
 
 def container_of(pod: Raw, requested: str) -> str:
