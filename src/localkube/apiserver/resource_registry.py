@@ -7,10 +7,11 @@ takes effect as soon as its write is durable, before the writer gets its answer.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import codec
+from localkube.apiserver import codec, rules
 from localkube.apiserver.kinds.batch_jobs import CRON_JOBS, JOBS
 from localkube.apiserver.kinds.config_maps_and_secrets import CONFIG_MAPS, SECRETS
 from localkube.apiserver.kinds.custom_resources import KnownKinds, resources_of
@@ -47,7 +48,7 @@ from localkube.apiserver.kinds.workloads import (
     REPLICA_SETS,
     STATEFUL_SETS,
 )
-from localkube.apiserver.resource import STATUS, Resource, Strategy, Table
+from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.views.cells import AGE, NAME, number, text
 
 if TYPE_CHECKING:
@@ -67,14 +68,9 @@ _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io
 # There are none. They can be listed, because `kubectl apply --prune` lists them: without them, it
 # would prune nothing.
 _REPLICATION_CONTROLLERS = Resource(
-    "",
-    "v1",
-    "replicationcontrollers",
-    "ReplicationController",
-    short=("rc",),
-    categories=("all",),
+    "", "v1", "replicationcontrollers", "ReplicationController", short=("rc",), categories=("all",),
     verbs=_READ | {"watch"},
-)
+)  # fmt: skip
 _METRICS = (
     Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, verbs=_READ),
     Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
@@ -82,8 +78,8 @@ _METRICS = (
 _POD_LOGS = Resource(
     "logs.muster.dev", "v1", "podlogs", "PodLog", verbs=_READ, subresources=frozenset({"log"}),
     fields=("podName", "podUid"),
-    strategy=Strategy(
-        table=Table(NAME | {
+    strategy=rules.Strategy(
+        table=rules.Table(NAME | {
             "Pod": lambda obj, _: text(obj, "podName"),
             "Container": lambda obj, _: text(obj, "container"),
             "Attempt": lambda obj, _: number(obj, "attempt"),
@@ -104,45 +100,36 @@ _REVIEWS = tuple(
 )
 
 
-def _without_effect(resource: Resource, warning: str = "") -> Resource:
+def _without_effect(resource: Resource) -> Resource:
     """A kind that is stored for tools which bring it along; whoever writes it is warned."""
-    warning = (
-        warning or f"the local cluster stores {resource.kind} objects, but they have no effect here"
+    warning = _WARNINGS.get(
+        resource.kind,
+        f"the local cluster stores {resource.kind} objects, but they have no effect here",
     )
-    rules = Strategy(generation="spec", warnings=lambda obj: (warning,))
-    return replace(resource, strategy=rules)
+    strategy = rules.Strategy(generation="spec", warnings=lambda obj: (warning,))
+    return replace(resource, strategy=strategy)
 
 
-_ADMISSION, _NETWORKING = "admissionregistration.k8s.io", "networking.k8s.io"
-_POLICY = "ValidatingAdmissionPolicy"
-_EXTENSIONS = ("api-extensions",)
-_NOT_ENFORCED = (
-    "the local cluster stores NetworkPolicies and does not enforce them: all connections stay"
-    " allowed"
+_WARNINGS = {
+    "NetworkPolicy": "the local cluster stores NetworkPolicies and does not enforce them: all"
+    " connections stay allowed"
+}
+_ADMISSION = partial(
+    Resource, "admissionregistration.k8s.io", "v1", namespaced=False, categories=("api-extensions",)
 )
-_WITHOUT_EFFECT = (
-    *(
-        _without_effect(
-            Resource(
-                _ADMISSION, "v1", plural, kind, False, categories=_EXTENSIONS, subresources=more
-            )
-        )
-        for plural, kind, more in (
-            ("validatingadmissionpolicies", _POLICY, STATUS),
-            ("validatingadmissionpolicybindings", f"{_POLICY}Binding", frozenset[str]()),
-            ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", frozenset[str]()),
-            ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", frozenset[str]()),
-        )
+_NETWORKING = partial(Resource, "networking.k8s.io", "v1")
+_WITHOUT_EFFECT = map(
+    _without_effect,
+    (
+        _ADMISSION("validatingadmissionpolicies", "ValidatingAdmissionPolicy", subresources=STATUS),
+        _ADMISSION("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+        _ADMISSION("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+        _ADMISSION("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+        _NETWORKING("ingresses", "Ingress", short=("ing",), subresources=STATUS),
+        _NETWORKING("ingressclasses", "IngressClass", False),
+        _NETWORKING("networkpolicies", "NetworkPolicy", short=("netpol",)),
+        Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
     ),
-    _without_effect(
-        Resource(_NETWORKING, "v1", "ingresses", "Ingress", short=("ing",), subresources=STATUS)
-    ),
-    _without_effect(Resource(_NETWORKING, "v1", "ingressclasses", "IngressClass", False)),
-    _without_effect(
-        Resource(_NETWORKING, "v1", "networkpolicies", "NetworkPolicy", short=("netpol",)),
-        _NOT_ENFORCED,
-    ),
-    _without_effect(Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)),
 )
 
 # Discovery lists groups, and the resources of a group, in this order.
@@ -164,10 +151,10 @@ def builtin(service_range: IPv4Network, known: KnownKinds) -> tuple[Resource, ..
 
 
 _STRATEGIES = {resource.collection: resource.strategy for resource in reversed(BUILTIN)}
-_NO_RULES = Strategy()
+_NO_RULES = rules.Strategy()
 
 
-def strategy_of(collection: str) -> Strategy:
+def strategy_of(collection: str) -> rules.Strategy:
     """The rules of the kind stored in a collection."""
     return _STRATEGIES.get(collection, _NO_RULES)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import read_timestamp
 from localkube import cron_schedule
-from localkube.apiserver import causes
+from localkube.apiserver import causes, rules
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds import pod_spec, pod_templates
 from localkube.apiserver.kinds.field_rules import (
@@ -22,15 +22,7 @@ from localkube.apiserver.kinds.field_rules import (
     fill,
     one_of,
 )
-from localkube.apiserver.resource import (
-    STATUS,
-    Checks,
-    Completion,
-    DeletionRules,
-    Resource,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.views import cells
 
 if TYPE_CHECKING:
@@ -237,9 +229,9 @@ def _duration(job: Raw, now: datetime) -> str:
 JOBS = Resource(
     "batch", "v1", "jobs", "Job", categories=("all",), subresources=STATUS,
     fields=("status.successful",),
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_job, finish_create=_finish_create),
-        checks=Checks(
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=_complete_job, finish_create=_finish_create),
+        checks=rules.Checks(
             always=_check_job,
             immutable=(
                 "spec.selector", "spec.template", "spec.completionMode", "spec.podFailurePolicy",
@@ -248,8 +240,8 @@ JOBS = Resource(
             update=_check_update,
         ),
         generation="spec",
-        deletion=DeletionRules(orphan_warning=_ORPHANS),
-        table=Table(cells.NAME | {
+        deletion=rules.Deletion(orphan_warning=_ORPHANS),
+        table=rules.Table(cells.NAME | {
             "Status": lambda job, now: next(
                 (end for end in _ENDS if cells.condition_is_true(job, end)), "Running"
             ),
@@ -352,11 +344,11 @@ def _last_schedule(cron_job: Raw, now: datetime) -> str:
 
 CRON_JOBS = Resource(
     "batch", "v1", "cronjobs", "CronJob", short=("cj",), categories=("all",), subresources=STATUS,
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_cron_job),
-        checks=Checks(always=_check_cron_job, create=_check_create),
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=_complete_cron_job),
+        checks=rules.Checks(always=_check_cron_job, create=_check_create),
         generation="spec",
-        table=Table(cells.NAME | {
+        table=rules.Table(cells.NAME | {
             "Schedule": cells.text_at("spec.schedule"),
             "Timezone": cells.text_at("spec.timeZone", cells.NONE),
             "Suspend": lambda obj, now: str(bool(at(obj, "spec.suspend"))),

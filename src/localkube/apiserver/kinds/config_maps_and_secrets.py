@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from localkube.apiserver import causes
+from localkube.apiserver import causes, rules
 from localkube.apiserver.kinds.field_rules import ensure_map, fill
-from localkube.apiserver.resource import Checks, Completion, QuotaRules, Resource, Strategy, Table
+from localkube.apiserver.resource import Resource
 from localkube.apiserver.views.cells import AGE, NAME, fields, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
     from kubekit.objects.meta import Raw
     from localkube.apiserver.causes import Causes
@@ -73,16 +72,14 @@ def _check_immutable(new: Raw, old: Raw) -> Causes:
             yield causes.forbidden(name, _IMMUTABLE)
 
 
-def _count(config: Raw, now: datetime) -> int:
-    return len(fields(config, "data")) + len(fields(config, "binaryData"))
-
-
 CONFIG_MAPS = Resource(
     "", "v1", "configmaps", "ConfigMap", short=("cm",),
-    strategy=Strategy(
-        checks=Checks(always=_check_config_map, update=_check_immutable),
-        quota=QuotaRules(counted_as="configmaps"),
-        table=Table(NAME | {"Data": _count} | AGE),
+    strategy=rules.Strategy(
+        checks=rules.Checks(always=_check_config_map, update=_check_immutable),
+        quota=rules.Quota(counted_as="configmaps"),
+        table=rules.Table(NAME | {
+            "Data": lambda cm, now: len(fields(cm, "data")) + len(fields(cm, "binaryData"))
+        } | AGE),
     ),
 )  # fmt: skip
 
@@ -119,8 +116,7 @@ def _check_secret(secret: Raw) -> Causes:
     if type_.startswith("kubernetes.io/dockerc"):
         for key in _REQUIRED_KEYS.get(type_, ()):
             if key in data and not _is_json(data[key]):
-                path = f"data[{key}]"
-                yield causes.invalid(path, _REDACTED, "invalid character in JSON")
+                yield causes.invalid(f"data[{key}]", _REDACTED, "invalid character in JSON")
     annotations = secret["metadata"].get("annotations") or {}
     if type_ == "kubernetes.io/service-account-token" and not annotations.get(_ACCOUNT):
         yield causes.required(f"metadata.annotations[{_ACCOUNT}]")
@@ -136,11 +132,11 @@ def _is_json(encoded: str) -> bool:
 
 SECRETS = Resource(
     "", "v1", "secrets", "Secret", fields=("type",),
-    strategy=Strategy(
-        completion=Completion(defaults=_defaults),
-        checks=Checks(always=_check_secret, immutable=("type",), update=_check_immutable),
-        quota=QuotaRules(counted_as="secrets"),
-        table=Table(NAME | {
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=_defaults),
+        checks=rules.Checks(always=_check_secret, immutable=("type",), update=_check_immutable),
+        quota=rules.Quota(counted_as="secrets"),
+        table=rules.Table(NAME | {
             "Type": text_at("type"),
             "Data": lambda secret, now: len(fields(secret, "data")),
         } | AGE),

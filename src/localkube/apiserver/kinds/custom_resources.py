@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.schemas import Schema
-from localkube.apiserver import api_errors, codec
+from localkube.apiserver import api_errors, codec, rules
 from localkube.apiserver.causes import Cause
-from localkube.apiserver.resource import Checks, Forms, Resource, StatusRules, Strategy
+from localkube.apiserver.resource import Resource
 from localkube.apiserver.schema import structural
 from localkube.apiserver.views.cells import condition_is_true
 
@@ -144,19 +144,19 @@ def version_rank(version: str) -> tuple[int, ...]:
 
 def _strategy(
     schema: Raw, unknown_fields: Callable[[Raw], list[str]], immutable: tuple[str, ...]
-) -> Strategy:
+) -> rules.Strategy:
     """The rules of a custom kind with this schema."""
     declared: Raw = (schema.get("properties") or {}).get("metadata") or {}
     name_rules: Raw = (declared.get("properties") or {}).get("name") or {}
-    return Strategy(
+    return rules.Strategy(
         generation="spec",
         update_names_revision=True,
-        checks=Checks(
+        checks=rules.Checks(
             create=partial(_check_name, Schema(name_rules)),
             update=partial(_check_unchanged, immutable),
         ),
-        status=StatusRules(keeps={"f:metadata": {}, "f:spec": {}}),
-        forms=Forms(apply_schema=_apply_schema, unknown_fields=unknown_fields),
+        status=rules.Status(keeps={"f:metadata": {}, "f:spec": {}}),
+        forms=rules.Forms(apply_schema=_apply_schema, unknown_fields=unknown_fields),
     )
 
 

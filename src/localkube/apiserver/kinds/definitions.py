@@ -20,7 +20,7 @@ from kubekit import schemas
 from kubekit.objects.conditions import new_condition
 from kubekit.objects.meta import timestamp
 from kubekit.schemas import Schema
-from localkube.apiserver import api_errors, causes
+from localkube.apiserver import api_errors, causes, rules
 from localkube.apiserver.admission import names
 from localkube.apiserver.kinds.field_rules import (
     check_required,
@@ -29,16 +29,7 @@ from localkube.apiserver.kinds.field_rules import (
     fill_optional,
     one_of,
 )
-from localkube.apiserver.resource import (
-    STATUS,
-    Admission,
-    Checks,
-    DeletionRules,
-    Forms,
-    Resource,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.schema import structural
 from localkube.apiserver.schema.values import compile_pattern
 from localkube.apiserver.views.cells import CREATED_AT, NAME, condition_is_true
@@ -450,16 +441,16 @@ def check_nested_types(value: Any, schema: Schema, path: str = "") -> Causes:
 CRDS = Resource(
     _GROUP, "v1", "customresourcedefinitions", "CustomResourceDefinition", False,
     short=("crd", "crds"), categories=("api-extensions",), subresources=STATUS,
-    strategy=Strategy(
-        checks=Checks(immutable=("spec.scope", "spec.names.kind")),
-        admission=Admission(create=_admit_create, update=_admit_update),
+    strategy=rules.Strategy(
+        checks=rules.Checks(immutable=("spec.scope", "spec.names.kind")),
+        admission=rules.Admission(create=_admit_create, update=_admit_update),
         generation="spec",
-        forms=Forms(check_types=check_nested_types),
-        deletion=DeletionRules(
+        forms=rules.Forms(check_types=check_nested_types),
+        deletion=rules.Deletion(
             view=_deletion_view,
             contents=lambda crd: f"{crd['metadata']['name']}/",
         ),
-        table=Table(NAME | CREATED_AT),
+        table=rules.Table(NAME | CREATED_AT),
     ),
 )  # fmt: skip
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import causes, codec
+from localkube.apiserver import causes, codec, rules
 from localkube.apiserver.api_errors import too_many
 from localkube.apiserver.causes import Cause
 from localkube.apiserver.codec import selector_matches
-from localkube.apiserver.kinds.field_rules import fill, int_or_percent_problem
-from localkube.apiserver.resource import STATUS, Checks, Completion, Resource, Strategy, Table
+from localkube.apiserver.kinds.field_rules import check_int_or_percent, fill
+from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.views import cells
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
 
-def _defaults(budget: Raw) -> None:
-    fill(budget, status=dict.fromkeys(_COUNTS, 0))
-
-
 def _check(budget: Raw) -> Causes:
     spec: Raw = budget.get("spec") or {}
     sides = [side for side in _SIDES if spec.get(side) is not None]
@@ -41,8 +37,7 @@ def _check(budget: Raw) -> Causes:
         yield causes.invalid("spec", codec.dump(spec).decode(), detail)
         return
     for side in sides:
-        if problem := int_or_percent_problem(spec[side]):
-            yield causes.invalid(f"spec.{side}", spec[side], problem)
+        yield from check_int_or_percent(spec[side], f"spec.{side}")
 
 
 def protecting(store: ObjectReader, pod: Raw) -> list[Raw]:
@@ -50,7 +45,8 @@ def protecting(store: ObjectReader, pod: Raw) -> list[Raw]:
     namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
     entries = store.scan(f"{PDBS.collection}/{namespace}/")
     budgets = (codec.decode(entry.value) for entry in entries)
-    return [budget for budget in budgets if _selects(budget, labels)]
+    selectors = ((budget, codec.at(budget, "spec.selector")) for budget in budgets)
+    return [b for b, s in selectors if s is not None and selector_matches(s, labels)]
 
 
 def costs_nothing(budget: Raw, pod: Raw) -> bool:
@@ -115,11 +111,6 @@ def _because(message: str) -> Cause:
     return Cause("", "DisruptionBudget", message)
 
 
-def _selects(budget: Raw, labels: dict[str, str]) -> bool:
-    selector = (budget.get("spec") or {}).get("selector")
-    return selector is not None and selector_matches(selector, labels)
-
-
 def _bound(side: str) -> cells.Cell:
     """The column of a number or percentage that may be missing."""
 
@@ -133,11 +124,13 @@ def _bound(side: str) -> cells.Cell:
 PDBS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short=("pdb",),
     subresources=STATUS,
-    strategy=Strategy(
-        completion=Completion(defaults=_defaults),
-        checks=Checks(always=_check),
+    strategy=rules.Strategy(
+        completion=rules.Completion(
+            defaults=lambda budget: fill(budget, status=dict.fromkeys(_COUNTS, 0))
+        ),
+        checks=rules.Checks(always=_check),
         generation="spec",
-        table=Table(cells.NAME | {
+        table=rules.Table(cells.NAME | {
             "Min Available": _bound("minAvailable"),
             "Max Unavailable": _bound("maxUnavailable"),
             "Allowed Disruptions": cells.number_at("status.disruptionsAllowed"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kubekit.objects.meta import MAX_SECONDS
 from localkube.apiserver import causes
 from localkube.apiserver.admission import names
 
@@ -109,12 +110,12 @@ def check_range(number: int | None, low: int, high: int, path: str) -> Causes:
         yield causes.invalid(path, number, f"must be between {low} and {high}, inclusive")
 
 
-def check_at_most(obj: Raw, field: str, most: int, path: str) -> Causes:
-    """The cause for a number that is too large; a missing number is valid."""
-    number = obj.get(field)
-    if number is not None and number > most:
-        name = f"{path}.{field}" if path else field
-        yield causes.invalid(name, number, f"must be less than or equal to {most}")
+def check_grace(obj: Raw, path: str) -> Causes:
+    """The cause for a grace period that is too long; a missing one is valid."""
+    field = "terminationGracePeriodSeconds"
+    if (obj.get(field) or 0) > MAX_SECONDS:
+        rule = f"must be less than or equal to {MAX_SECONDS}"
+        yield causes.invalid(f"{path}.{field}", obj[field], rule)
 
 
 def one_of(obj: Raw, field: str, allowed: tuple[str, ...], path: str) -> Causes:
@@ -128,16 +129,18 @@ def check_not_negative(obj: Raw, *fields: str, path: str = "spec") -> Causes:
     """A cause for each negative field."""
     for field in fields:
         if (obj.get(field) or 0) < 0:
-            yield causes.invalid(f"{path}.{field}", obj[field], NOT_NEGATIVE)
+            yield causes.invalid(f"{path}.{field}".lstrip("."), obj[field], NOT_NEGATIVE)
 
 
-def int_or_percent_problem(value: int | str, most: int | None = 100) -> str:
-    """The rule that a number or percentage breaks; empty if it is valid."""
+def check_int_or_percent(value: int | str, path: str, *, most: int | None = 100) -> Causes:
+    """The cause for an invalid number or percentage."""
     if isinstance(value, int):
-        return "" if value >= 0 else NOT_NEGATIVE
-    if not re.fullmatch("[0-9]{1,9}%", value):
-        return _PERCENT_RULE
-    return "" if most is None or int(value[:-1]) <= most else f"must not be greater than {most}%"
+        if value < 0:
+            yield causes.invalid(path, value, NOT_NEGATIVE)
+    elif not re.fullmatch("[0-9]{1,9}%", value):
+        yield causes.invalid(path, value, _PERCENT_RULE)
+    elif most is not None and int(value[:-1]) > most:
+        yield causes.invalid(path, value, f"must not be greater than {most}%")
 
 
 def port_name_problems(name: str) -> list[str]:

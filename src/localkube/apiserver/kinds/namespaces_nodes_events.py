@@ -11,23 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import causes
+from localkube.apiserver import causes, rules
 from localkube.apiserver.admission import names
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds.field_rules import check_not_negative, each, ensure_map, fill
-from localkube.apiserver.resource import (
-    ALL_VERBS,
-    STATUS,
-    Checks,
-    Completion,
-    DeletionRules,
-    Forms,
-    QuotaRules,
-    Resource,
-    StatusRules,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.resource import ALL_VERBS, STATUS, Resource
 from localkube.apiserver.views import cells
 from localkube.apiserver.views.cells import AGE, NAME, age, number, text, text_at
 
@@ -88,14 +76,14 @@ NAMESPACES = Resource(
     "", "v1", "namespaces", "Namespace", False, short=("ns",),
     verbs=ALL_VERBS - {"deletecollection"},
     subresources=frozenset({"status", "finalize"}), fields=("status.phase",),
-    strategy=Strategy(
-        completion=Completion(
+    strategy=rules.Strategy(
+        completion=rules.Completion(
             defaults=_complete_namespace,
             finish_create=_finish_create,
             finish_update=_finish_update,
         ),
-        checks=Checks(always=_check_namespace, name=names.check_label),
-        deletion=DeletionRules(
+        checks=rules.Checks(always=_check_namespace, name=names.check_label),
+        deletion=rules.Deletion(
             blocks_removal=lambda namespace: bool(namespace.get("spec", {}).get("finalizers")),
             marked_first=True,
             on_marked=_on_marked,
@@ -103,7 +91,7 @@ NAMESPACES = Resource(
             answer="object",
             storage_preconditions=True,
         ),
-        table=Table(NAME | {"Status": text_at("status.phase")} | AGE),
+        table=rules.Table(NAME | {"Status": text_at("status.phase")} | AGE),
     ),
 )  # fmt: skip
 
@@ -137,23 +125,23 @@ def _state(node: Raw, now: datetime) -> str:
 
 def _address(type_: str) -> cells.Cell:
     """The column of the first address of this type."""
-
-    def cell(node: Raw, now: datetime) -> str:
-        for address in cells.rows(node, "status.addresses"):
-            if cells.text(address, "type") == type_:
-                return cells.text(address, "address")
-        return cells.NONE
-
-    return cell
+    return lambda node, now: next(
+        (
+            text(address, "address")
+            for address in cells.rows(node, "status.addresses")
+            if text(address, "type") == type_
+        ),
+        cells.NONE,
+    )
 
 
 NODES = Resource(
     "", "v1", "nodes", "Node", False, short=("no",),
     subresources=STATUS | {"proxy"}, fields=("spec.unschedulable",),
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_node),
-        status=StatusRules(on_create=True),
-        table=Table(cells.NAME | {"Status": _state, "Roles": _roles} | cells.AGE | {
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=_complete_node),
+        status=rules.Status(on_create=True),
+        table=rules.Table(cells.NAME | {"Status": _state, "Roles": _roles} | cells.AGE | {
             "Version": cells.text_at(f"{_INFO}.kubeletVersion"),
             "Internal-IP+": _address("InternalIP"),
             "External-IP+": _address("ExternalIP"),
@@ -180,9 +168,9 @@ def _check_lease(lease: Raw) -> Causes:
 
 LEASES = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", create_on_update=True,
-    strategy=Strategy(
-        checks=Checks(always=_check_lease),
-        table=Table(NAME | {"Holder": text_at("spec.holderIdentity")} | AGE),
+    strategy=rules.Strategy(
+        checks=rules.Checks(always=_check_lease),
+        table=rules.Table(NAME | {"Holder": text_at("spec.holderIdentity")} | AGE),
     ),
 )  # fmt: skip
 
@@ -215,20 +203,16 @@ def _from_core(event: Raw, api_version: str) -> Raw:
 
 def _check_event(event: Raw) -> Causes:
     if event["apiVersion"].startswith(_GROUP):
-        yield from _check_new_form(event)
+        for field in _REQUIRED:
+            if not event.get(field):
+                yield causes.required(_NEW_NAMES.get(field, field))
+        if event.get("type") not in ("Normal", "Warning"):
+            yield causes.invalid("type", event.get("type") or "", "has invalid value: ")
         return
     about = (event.get("involvedObject") or {}).get("namespace") or ""
     namespace = event["metadata"].get("namespace", "")
     if about != namespace and (about or namespace != "default"):
         yield causes.invalid("involvedObject.namespace", about, "does not match event.namespace")
-
-
-def _check_new_form(event: Raw) -> Causes:
-    for field in _REQUIRED:
-        if not event.get(field):
-            yield causes.required(_NEW_NAMES.get(field, field))
-    if event.get("type") not in ("Normal", "Warning"):
-        yield causes.invalid("type", event.get("type") or "", "has invalid value: ")
 
 
 def _first_seen(event: Raw, now: datetime) -> str:
@@ -262,10 +246,10 @@ EVENTS = Resource(
         "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
         "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
     ),
-    strategy=Strategy(
-        checks=Checks(always=_check_event),
-        quota=QuotaRules(limited=False),
-        table=Table({
+    strategy=rules.Strategy(
+        checks=rules.Checks(always=_check_event),
+        quota=rules.Quota(limited=False),
+        table=rules.Table({
             "Last Seen": _last_seen,
             "Type": text_at("type"),
             "Reason": text_at("reason"),
@@ -283,5 +267,7 @@ NEW_EVENTS = replace(
     EVENTS,
     group=_GROUP,
     stored_in_group="",
-    strategy=replace(EVENTS.strategy, forms=Forms(to_stored=_to_core, from_stored=_from_core)),
+    strategy=replace(
+        EVENTS.strategy, forms=rules.Forms(to_stored=_to_core, from_stored=_from_core)
+    ),
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kubekit.objects.meta import MAX_SECONDS
 from localkube.apiserver import causes, codec
 from localkube.apiserver.admission import names
 from localkube.apiserver.kinds import field_rules
@@ -246,7 +245,7 @@ def _check_probe(kind: str, probe: Raw, path: str) -> Causes:
     for handler in handlers[1:]:
         yield causes.forbidden(f"{path}.{handler}", "may not specify more than 1 handler type")
     yield from field_rules.check_not_negative(probe, *_PROBE_NUMBERS, path=path)
-    yield from field_rules.check_at_most(probe, "terminationGracePeriodSeconds", MAX_SECONDS, path)
+    yield from field_rules.check_grace(probe, path)
     # Only readiness can be lost and regained; the other probes act on the first success.
     if kind != "readinessProbe" and probe.get("successThreshold") != 1:
         yield causes.invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")

@@ -114,7 +114,7 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
             yield from field_rules.check_name(spec, path, rule, field)
     deadline = spec.get("activeDeadlineSeconds")
     yield from field_rules.check_range(deadline, 1, MAX_SECONDS, f"{path}.activeDeadlineSeconds")
-    yield from field_rules.check_at_most(spec, "terminationGracePeriodSeconds", MAX_SECONDS, path)
+    yield from field_rules.check_grace(spec, path)
     for where, toleration in field_rules.each(spec, path, "tolerations"):
         yield from _check_toleration(toleration, where)
 

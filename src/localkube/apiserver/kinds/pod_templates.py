@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import causes
+from localkube.apiserver import causes, rules
 from localkube.apiserver.admission import names
 from localkube.apiserver.codec import selector_matches
 from localkube.apiserver.kinds import pod_spec
 from localkube.apiserver.kinds.field_rules import ensure_map
-from localkube.apiserver.resource import (
-    Checks,
-    Completion,
-    DeletionRules,
-    Resource,
-    Strategy,
-    Table,
-)
-from localkube.apiserver.views.cells import NAME, NONE, Cell, fields, pairs, rows, text, words
+from localkube.apiserver.resource import Resource
+from localkube.apiserver.views.cells import NAME, NONE, Cell, fields, pairs_at, rows, text, words
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
@@ -103,15 +96,15 @@ def _check_kind(obj: Raw) -> Causes:
 
 POD_TEMPLATES = Resource(
     "", "v1", "podtemplates", "PodTemplate",
-    strategy=Strategy(
-        completion=Completion(defaults=complete_template),
-        checks=Checks(always=_check_kind),
-        deletion=DeletionRules(answer="object"),
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=complete_template),
+        checks=rules.Checks(always=_check_kind),
+        deletion=rules.Deletion(answer="object"),
         generation="spec",
-        table=Table(NAME | {
+        table=rules.Table(NAME | {
             "Containers": _of_containers("template", "name"),
             "Images": _of_containers("template", "image"),
-            "Pod Labels": lambda obj, now: pairs(fields(obj, "template.metadata.labels")),
+            "Pod Labels": pairs_at("template.metadata.labels"),
         }),
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ The parts of a spec, which templates have too, are in `pod_spec`, `pod_container
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,7 +15,7 @@ from kubekit.objects import status_column
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import convert
 from kubekit.objects.meta import MAX_SECONDS
-from localkube.apiserver import api_errors, causes
+from localkube.apiserver import api_errors, causes, rules
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds import (
     pod_containers,
@@ -27,18 +27,7 @@ from localkube.apiserver.kinds import (
 )
 from localkube.apiserver.kinds.field_rules import check_address, ensure_map, fill
 from localkube.apiserver.kinds.quotas_and_limit_ranges import pod_violations
-from localkube.apiserver.resource import (
-    Admission,
-    Checks,
-    Completion,
-    DeletionRules,
-    QuotaRules,
-    RangeRules,
-    Resource,
-    StatusRules,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.resource import Resource
 from localkube.apiserver.views import cells
 
 if TYPE_CHECKING:
@@ -116,11 +105,9 @@ def _set_condition(pod: Raw, type_: str, status: str, now: str, extra: Raw | Non
         "lastTransitionTime": now,
     }
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
-    for i, old in enumerate(conditions):
-        if old["type"] == type_:
-            conditions[i] = condition
-            return
-    conditions.append(condition)
+    types = [old["type"] for old in conditions]
+    place = types.index(type_) if type_ in types else len(types)
+    conditions[place : place + 1] = [condition]
 
 
 # -- checks --------------------------------------------------------------------------------------
@@ -163,8 +150,11 @@ def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:
     yield from problems
     if problems:
         return
-    tolerations = [_without_seconds(toleration) for toleration in new.get("tolerations") or ()]
-    if any(_without_seconds(t) not in tolerations for t in old.get("tolerations") or ()):
+    before, after = (
+        [t | {"tolerationSeconds": None} for t in spec.get("tolerations") or ()]
+        for spec in (old, new)
+    )
+    if any(toleration not in after for toleration in before):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         yield causes.forbidden("spec.tolerations", detail)
     # A scheduler may have looked at the pod already, so it can lose gates but never gain one.
@@ -208,10 +198,6 @@ def _check_deadline(new_spec: Raw, old_spec: Raw) -> Causes:
         yield causes.invalid("spec.activeDeadlineSeconds", new, problem)
 
 
-def _without_seconds(toleration: Raw) -> Raw:
-    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
-
-
 def _fixed_part(spec: Raw, *, gated: bool) -> Raw:
     """The spec without the fields that an update may change."""
     fixed = deepcopy(spec)
@@ -244,11 +230,8 @@ def _node_terms(spec: Raw) -> list[Raw]:
 
 
 def _includes(new: Raw, old: Raw) -> bool:
-    def has(field: str) -> bool:
-        rows: list[Any] = new.get(field) or []
-        return all(row in rows for row in old.get(field) or ())
-
-    return has("matchExpressions") and has("matchFields")
+    fields = ("matchExpressions", "matchFields")
+    return all(row in (new.get(field) or ()) for field in fields for row in old.get(field) or ())
 
 
 # -- binding, eviction, deletion -----------------------------------------------------------------
@@ -256,10 +239,7 @@ def _includes(new: Raw, old: Raw) -> bool:
 
 def bind(pod: Raw, node: str, meta: Raw, now: str) -> None:
     """Give a pod its node, in place, with the metadata of the Binding."""
-    problem = _binding_problem(pod, meta.get("uid") or "")
-    if problem:
-        resource, why = problem
-        raise api_errors.conflict("", resource, str(pod["metadata"]["name"]), why)
+    _check_binding(pod, meta.get("uid") or "")
     pod["spec"]["nodeName"] = node
     for name in ("annotations", "labels"):
         if meta.get(name):
@@ -267,21 +247,20 @@ def bind(pod: Raw, node: str, meta: Raw, now: str) -> None:
     _set_condition(pod, "PodScheduled", "True", now)
 
 
-def _binding_problem(pod: Raw, uid: str) -> tuple[str, str] | None:
-    """The resource that a conflict is about, and why the pod cannot be bound."""
+def _check_binding(pod: Raw, uid: str) -> None:
+    """Raise the conflict about a pod that cannot be bound."""
     meta, spec = pod["metadata"], pod["spec"]
-    name = meta["name"]
+    resource, name, why = "pods/binding", str(meta["name"]), ""
     if uid and uid != meta["uid"]:
-        return "pods", api_errors.precondition_failed("UID", uid, meta["uid"])
-    if "deletionTimestamp" in meta:
+        resource, why = "pods", api_errors.precondition_failed("UID", uid, meta["uid"])
+    elif "deletionTimestamp" in meta:
         why = f"pod {name} is being deleted, cannot be assigned to a host"
     elif spec.get("nodeName"):
         why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
     elif spec.get("schedulingGates"):
         why = f"pod {name} has non-empty .spec.schedulingGates"
-    else:
-        return None
-    return "pods/binding", why
+    if why:
+        raise api_errors.conflict("", resource, name, why)
 
 
 def mark_evicted(pod: Raw, now: str) -> None:
@@ -331,10 +310,6 @@ def _gates(pod: Raw, now: datetime) -> str:
     return f"{ready}/{len(gates)}" if gates else cells.NONE
 
 
-def _status(pod: Raw, now: datetime) -> str:
-    return status_column.status_column(_read(pod))
-
-
 def _read(pod: Raw) -> Pod:
     """The pod as a struct; an empty pod if a field has a wrong type, so that its row prints."""
     try:
@@ -371,7 +346,11 @@ def _restarts(pod: Raw, now: datetime) -> str:
 
 _COLUMNS = (
     cells.NAME
-    | {"Ready": _ready, "Status": _status, "Restarts": _restarts}
+    | {
+        "Ready": _ready,
+        "Status": lambda pod, now: status_column.status_column(_read(pod)),
+        "Restarts": _restarts,
+    }
     | cells.AGE
     | {
         "IP+": cells.text_at("status.podIP", cells.NONE),
@@ -393,35 +372,35 @@ PODS = Resource(
         "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
         "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
     ),
-    strategy=Strategy(
-        status=StatusRules(
+    strategy=rules.Strategy(
+        status=rules.Status(
             keeps={
                 "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}},
                 "f:spec": {},
             },
         ),
-        completion=Completion(
+        completion=rules.Completion(
             defaults=_defaults,
             finish_create=_finish_create,
             finish_update=_finish_update,
             complete_create=_complete_create,
         ),
-        checks=Checks(
+        checks=rules.Checks(
             always=_check,
             create=_check_create,
             update=_check_update,
             status=_check_status_update,
             spec=pod_containers.check_ephemeral_change,
         ),
-        admission=Admission(create=_admit_create),
+        admission=rules.Admission(create=_admit_create),
         generation="spec",
-        deletion=DeletionRules(grace=_grace, answer="object"),
-        quota=QuotaRules(
+        deletion=rules.Deletion(grace=_grace, answer="object"),
+        quota=rules.Quota(
             charge=pod_resources.charge,
             matches_scope=quotas_and_limit_ranges.matches_scope,
             unspecified=pod_resources.unspecified,
         ),
-        ranges=RangeRules(complete=True, violations=pod_violations),
-        table=Table(columns=_COLUMNS, conditions=_row_conditions),
+        ranges=rules.Ranges(complete=True, violations=pod_violations),
+        table=rules.Table(columns=_COLUMNS, conditions=_row_conditions),
     ),
 )  # fmt: skip

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import api_errors, causes, codec
+from localkube.apiserver import api_errors, causes, codec, rules
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds.field_rules import fill
-from localkube.apiserver.resource import (
-    STATUS,
-    Admission,
-    Checks,
-    Completion,
-    Resource,
-    StatusRules,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.views.cells import AGE, NAME, NONE, conditions, number_at, text, text_at
 
 if TYPE_CHECKING:
@@ -35,9 +26,8 @@ _GROUP = "scheduling.k8s.io"
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _CRITICAL = "Used for system critical pods that must"
 _DESCRIPTIONS = {
-    "system-cluster-critical": (
-        f"{_CRITICAL} run in the cluster, but can be moved to another node if necessary."
-    ),
+    "system-cluster-critical": f"{_CRITICAL} run in the cluster, but can be moved to another node"
+    " if necessary.",
     "system-node-critical": f"{_CRITICAL} not be moved from their current node.",
 }
 _PREEMPTION = "PreemptLowerPriority"
@@ -50,24 +40,23 @@ def system_classes() -> Iterator[Raw]:
         yield {"metadata": {"name": name}, "value": value, "description": _DESCRIPTIONS[name]}
 
 
-def _defaults(priority_class: Raw) -> None:
-    fill(priority_class, preemptionPolicy=_PREEMPTION)
-
-
 def set_priority(pod: Raw, store: ObjectReader) -> None:
     """A pod's priority is the value of its class, or of the default class, or 0."""
     spec = pod["spec"]
     priority_class = _class_of(pod, store)
     value = priority_class.get("value", 0)
     policy = priority_class.get("preemptionPolicy") or _PREEMPTION
-    if spec.get("priority") not in (None, value):
-        raise _provided(pod, f"the integer value of priority ({spec['priority']})", value)
-    if spec.get("preemptionPolicy") not in (None, policy):
-        raise _provided(
-            pod, f"the string value of PreemptionPolicy ({spec['preemptionPolicy']})", policy
-        )
-    spec["priority"] = value
-    spec["preemptionPolicy"] = policy
+    for field, words, computed in (
+        ("priority", "integer value of priority", value),
+        ("preemptionPolicy", "string value of PreemptionPolicy", policy),
+    ):
+        if spec.get(field) not in (None, computed):
+            why = (
+                f"the {words} ({spec[field]}) must not be provided in pod spec; priority admission"
+                f" controller computed {computed} from the given PriorityClass name"
+            )
+            raise _forbidden(pod, why)
+        spec[field] = computed
 
 
 def _class_of(pod: Raw, store: ObjectReader) -> Raw:
@@ -91,15 +80,6 @@ def _default_classes(store: ObjectReader) -> Iterator[Raw]:
     entries = store.scan(f"{PRIORITY_CLASSES.collection}/")
     classes = (codec.decode(entry.value) for entry in entries)
     return (priority_class for priority_class in classes if priority_class.get("globalDefault"))
-
-
-def _provided(pod: Raw, field: str, computed: object) -> StatusError:
-    """The error for a field that only admission may set to another value."""
-    why = (
-        f"{field} must not be provided in pod spec; priority admission controller computed"
-        f" {computed} from the given PriorityClass name"
-    )
-    return _forbidden(pod, why)
 
 
 def _forbidden(pod: Raw, why: str) -> StatusError:
@@ -142,12 +122,14 @@ def _check_update(new: Raw, old: Raw) -> Causes:
 
 PRIORITY_CLASSES = Resource(
     _GROUP, "v1", "priorityclasses", "PriorityClass", False, short=("pc",),
-    strategy=Strategy(
-        completion=Completion(defaults=_defaults),
-        checks=Checks(create=_check_create, update=_check_update),
-        admission=Admission(create=_admit_create),
+    strategy=rules.Strategy(
+        completion=rules.Completion(
+            defaults=lambda priority_class: fill(priority_class, preemptionPolicy=_PREEMPTION)
+        ),
+        checks=rules.Checks(create=_check_create, update=_check_update),
+        admission=rules.Admission(create=_admit_create),
         generation="fixed",
-        table=Table(NAME | {
+        table=rules.Table(NAME | {
             "Value": number_at("value"),
             "Global-Default": lambda priority_class, now: bool(priority_class.get("globalDefault")),
         } | AGE | {"PreemptionPolicy": text_at("preemptionPolicy")}),
@@ -160,10 +142,6 @@ PRIORITY_CLASSES = Resource(
 _STATES = {"True": "Scheduled", "False": "Unscheduled"}
 
 
-def _policy(group: Raw, now: datetime) -> str:
-    return "Basic" if at(group, "spec.schedulingPolicy.gang") is None else "Gang"
-
-
 def _status(group: Raw, now: datetime) -> str:
     scheduled = conditions(group, "PodGroupScheduled")[:1]
     return next((_STATES.get(text(c, "status"), "Pending") for c in scheduled), "Pending")
@@ -171,11 +149,13 @@ def _status(group: Raw, now: datetime) -> str:
 
 POD_GROUPS = Resource(
     "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", subresources=STATUS,
-    strategy=Strategy(
-        status=StatusRules(keeps={"f:metadata": {}, "f:spec": {}}),
+    strategy=rules.Strategy(
+        status=rules.Status(keeps={"f:metadata": {}, "f:spec": {}}),
         generation="spec",
-        table=Table(NAME | {
-            "Policy": _policy,
+        table=rules.Table(NAME | {
+            "Policy": lambda group, now: (
+                "Basic" if at(group, "spec.schedulingPolicy.gang") is None else "Gang"
+            ),
             "Workload": text_at("spec.podGroupTemplateRef.workload.workloadName", NONE),
             "Status": _status,
         } | AGE),

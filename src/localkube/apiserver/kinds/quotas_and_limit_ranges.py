@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from kubekit.objects.quantity import parse_quantity
-from localkube.apiserver import causes
+from localkube.apiserver import causes, rules
 from localkube.apiserver.admission import names
 from localkube.apiserver.kinds.field_rules import ensure_map, fill
 from localkube.apiserver.kinds.pod_resources import (
@@ -24,16 +24,7 @@ from localkube.apiserver.kinds.pod_resources import (
     overcommits,
     pod_sum,
 )
-from localkube.apiserver.resource import (
-    STATUS,
-    Checks,
-    Completion,
-    DeletionRules,
-    QuotaRules,
-    Resource,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.views.cells import AGE, CREATED_AT, NAME, Cell, fields
 
 if TYPE_CHECKING:
@@ -78,29 +69,16 @@ def scope_terms(spec: Raw) -> list[Raw]:
 def matches_scope(term: Raw, pod: Raw) -> bool:
     """Whether a pod is in the scope of a term."""
     spec = pod["spec"]
-    match term.get("scopeName"):
-        case "Terminating":
-            return spec.get("activeDeadlineSeconds") is not None
-        case "NotTerminating":
-            return spec.get("activeDeadlineSeconds") is None
-        case "BestEffort":
-            return is_best_effort(spec)
-        case "NotBestEffort":
-            return not is_best_effort(spec)
-        case "PriorityClass":
-            return _matches_class(term, spec.get("priorityClassName") or "")
-        case _:
-            return False
-
-
-def _matches_class(term: Raw, name: str) -> bool:
-    values = term.get("values") or ()
+    scope = str(term.get("scopeName") or "")
+    if scope in ("Terminating", "NotTerminating"):
+        return (spec.get("activeDeadlineSeconds") is not None) == (scope == "Terminating")
+    if scope in ("BestEffort", "NotBestEffort"):
+        return is_best_effort(spec) == (scope == "BestEffort")
+    if scope != "PriorityClass":
+        return False
+    name, values = spec.get("priorityClassName") or "", term.get("values") or ()
     matches = {"In": name in values, "NotIn": name not in values, "DoesNotExist": not name}
     return matches.get(term.get("operator") or "", bool(name))
-
-
-def _complete_quota(quota: Raw) -> None:
-    fill(quota, status={})
 
 
 def _check_quota(quota: Raw) -> Causes:
@@ -111,32 +89,30 @@ def _check_quota(quota: Raw) -> Causes:
         yield from check_resource_name(name, path, "quota", known=is_quota_resource(name))
         yield from check_amount(name, value, path)
     scopes = spec.get("scopes") or []
-    yield from _check_scopes(scopes, hard, "spec.scopes", scopes)
+    for scope in scopes:
+        yield from _check_scope(scope, hard, "spec.scopes", scopes)
+    yield from _check_opposites(scopes, "spec.scopes")
     terms = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     path = "spec.scopeSelector.matchExpressions"
-    for term in terms:
-        yield from _check_scopes([term.get("scopeName", "")], hard, f"{path}.scopeName", None)
-        yield from _check_term(term, path)
     named = [term.get("scopeName", "") for term in terms]
-    if _contradict(named):
-        yield causes.invalid("spec.scopeSelector", named, "conflicting scopes")
+    for term, scope in zip(terms, named, strict=True):
+        yield from _check_scope(scope, hard, f"{path}.scopeName", scope)
+        yield from _check_term(term, path)
+    yield from _check_opposites(named, "spec.scopeSelector")
 
 
-def _check_scopes(scopes: list[str], hard: Raw, path: str, shown: object) -> Causes:
-    for scope in scopes:
-        value = shown if shown is not None else scope
-        if scope not in _SCOPES:
-            yield causes.invalid(path, value, "unsupported scope")
-            continue
-        for name in hard:
-            if is_quota_resource(name) and name not in _SCOPES[scope]:
-                yield causes.invalid(path, value, "unsupported scope applied to resource")
-    if _contradict(scopes):
-        yield causes.invalid(path, shown, "conflicting scopes")
+def _check_scope(scope: str, hard: Raw, path: str, shown: object) -> Causes:
+    if scope not in _SCOPES:
+        yield causes.invalid(path, shown, "unsupported scope")
+        return
+    for name in hard:
+        if is_quota_resource(name) and name not in _SCOPES[scope]:
+            yield causes.invalid(path, shown, "unsupported scope applied to resource")
 
 
-def _contradict(scopes: list[str]) -> bool:
-    return any(pair <= set(scopes) for pair in _OPPOSITES)
+def _check_opposites(scopes: list[str], path: str) -> Causes:
+    if any(pair <= set(scopes) for pair in _OPPOSITES):
+        yield causes.invalid(path, scopes, "conflicting scopes")
 
 
 def _check_term(term: Raw, path: str) -> Causes:
@@ -169,12 +145,14 @@ def _used(*, limits: bool) -> Cell:
 
 RESOURCE_QUOTAS = Resource(
     "", "v1", "resourcequotas", "ResourceQuota", short=("quota",), subresources=STATUS,
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_quota),
-        checks=Checks(always=_check_quota, immutable=("spec.scopes",)),
-        deletion=DeletionRules(answer="object"),
-        quota=QuotaRules(counted_as="resourcequotas"),
-        table=Table(NAME | {"Request": _used(limits=False), "Limit": _used(limits=True)} | AGE),
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=lambda quota: fill(quota, status={})),
+        checks=rules.Checks(always=_check_quota, immutable=("spec.scopes",)),
+        deletion=rules.Deletion(answer="object"),
+        quota=rules.Quota(counted_as="resourcequotas"),
+        table=rules.Table(
+            NAME | {"Request": _used(limits=False), "Limit": _used(limits=True)} | AGE
+        ),
     ),
 )  # fmt: skip
 
@@ -381,9 +359,9 @@ def _above_ratio(item: Raw, requests: Charge, limits: Charge) -> Iterator[str]:
 
 LIMIT_RANGES = Resource(
     "", "v1", "limitranges", "LimitRange", short=("limits",), create_on_update=True,
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_limit_range),
-        checks=Checks(always=_check_limit_range),
-        table=Table(NAME | CREATED_AT),
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=_complete_limit_range),
+        checks=rules.Checks(always=_check_limit_range),
+        table=rules.Table(NAME | CREATED_AT),
     ),
 )  # fmt: skip

@@ -12,18 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import SUFFIX_LETTERS
-from localkube.apiserver import api_errors, causes, codec
+from localkube.apiserver import api_errors, causes, codec, rules
 from localkube.apiserver.admission import names
 from localkube.apiserver.kinds.field_rules import check_name, each, ensure_map, fill, one_of
-from localkube.apiserver.resource import (
-    Admission,
-    Checks,
-    Completion,
-    DeletionRules,
-    Resource,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.resource import Resource
 from localkube.apiserver.views.cells import AGE, CREATED_AT, NAME, Cell, rows, text
 
 if TYPE_CHECKING:
@@ -79,14 +71,14 @@ def _check_rule(rule: Raw, path: str, *, namespaced: bool) -> Causes:
         yield causes.invalid(field, urls, detail)
 
 
-def _role_strategy(*, namespaced: bool) -> Strategy:
-    return Strategy(
-        checks=Checks(
+def _role_strategy(*, namespaced: bool) -> rules.Strategy:
+    return rules.Strategy(
+        checks=rules.Checks(
             always=partial(_check_role, namespaced=namespaced),
             name=names.check_path_segment,
         ),
-        admission=Admission(grants=True),
-        table=Table(NAME | CREATED_AT),
+        admission=rules.Admission(grants=True),
+        table=rules.Table(NAME | CREATED_AT),
     )
 
 
@@ -161,16 +153,16 @@ def _subjects(kind: str) -> Cell:
     return cell
 
 
-def _binding_strategy(*kinds: str) -> Strategy:
-    return Strategy(
-        completion=Completion(defaults=_defaults),
-        checks=Checks(
+def _binding_strategy(*kinds: str) -> rules.Strategy:
+    return rules.Strategy(
+        completion=rules.Completion(defaults=_defaults),
+        checks=rules.Checks(
             always=partial(_check_binding, kinds=kinds),
             name=names.check_path_segment,
             update=_check_update,
         ),
-        admission=Admission(grants=True),
-        table=Table(
+        admission=rules.Admission(grants=True),
+        table=rules.Table(
             NAME
             | {"Role": _role}
             | AGE
@@ -200,7 +192,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 SERVICE_ACCOUNTS = Resource(
     "", "v1", "serviceaccounts", "ServiceAccount", short=("sa",),
     subresources=frozenset({"token"}),
-    strategy=Strategy(deletion=DeletionRules(answer="object")),
+    strategy=rules.Strategy(deletion=rules.Deletion(answer="object")),
 )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def allocate(service: Raw, store: ObjectReader, service_range: IPv4Network) -> N
     spec = service["spec"]
     if spec["type"] == "ExternalName" or spec.get("clusterIP") == HEADLESS:
         return
-    taken = set(_taken(service, store))
+    taken = {a for other in _others(service, store) for a in other["spec"].get("clusterIPs") or ()}
     if requested := spec.get("clusterIP"):
         _check_requested(service, requested, taken, service_range)
         return
@@ -146,14 +146,14 @@ def allocate(service: Raw, store: ObjectReader, service_range: IPv4Network) -> N
     spec["clusterIP"], spec["clusterIPs"] = str(address), [str(address)]
 
 
-def _taken(service: Raw, store: ObjectReader) -> Iterator[str]:
-    """The addresses of all other services, including those that are being written."""
-    # All services are read: there is no table of addresses that could disagree with them.
+def _others(service: Raw, store: ObjectReader) -> Iterator[Raw]:
+    """All other services, including those that are being written."""
+    # All are read: there is no table of addresses or ports that could disagree with them.
     meta = service["metadata"]
     own = f"services/{meta.get('namespace', '')}/{meta.get('name', '')}"
     for entry in store.scan_newest("services/"):
         if entry.key != own:
-            yield from codec.decode(entry.value)["spec"].get("clusterIPs") or ()
+            yield codec.decode(entry.value)
 
 
 def _check_requested(
@@ -166,8 +166,7 @@ def _check_requested(
         problem = "provided IP is already allocated"
     if problem:
         detail = f"failed to allocate IP {requested}: {problem}"
-        cause = causes.invalid(_PATH, service["spec"]["clusterIPs"], detail)
-        raise api_errors.invalid("", "Service", service["metadata"]["name"], [cause])
+        _raise_if_any(service, [causes.invalid(_PATH, service["spec"]["clusterIPs"], detail)])
 
 
 def is_usable(address: str, service_range: IPv4Network) -> bool:
@@ -201,12 +200,10 @@ TYPES = ("NodePort", "LoadBalancer")
 
 def admit_create(service: Raw, store: ObjectReader, now: datetime) -> None:
     """Allocate ports for a service; a port that it names itself must be valid and free."""
-    if not _has_node_ports(service):
+    if service["spec"].get("type") not in TYPES:
         _raise_if_any(service, _check_no_ports(service))
         return
-    # All services are read: there is no table of ports that could disagree with them.
-    others = (entry for entry in store.scan_newest("services/") if entry.key != _key(service))
-    taken = {port for entry in others for port in _ports_of(codec.decode(entry.value))}
+    taken = {port for other in _others(service, store) for port in _ports_of(other)}
     _raise_if_any(service, _check_ports(service, taken))
     taken |= {*_ports_of(service)}
     free = [port for port in _RANDOM if port not in taken] or [p for p in PORTS if p not in taken]
@@ -219,7 +216,7 @@ def admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None
     """Keep the ports of a changed service while its type has any; allocate the missing ports."""
     before = {_identity(row): row.get("nodePort") for row in _rows(old)}
     for row in _rows(new):
-        if not _has_node_ports(new):
+        if new["spec"].get("type") not in TYPES:
             if row.get("nodePort") == before.get(_identity(row)):
                 row.pop("nodePort", None)
         elif not row.get("nodePort") and before.get(_identity(row)):
@@ -227,15 +224,6 @@ def admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None
     # A scan of all services for every update would be slow; most updates change no port.
     if {*_ports_of(new)} != {*_ports_of(old)} or not all(r.get("nodePort") for r in _rows(new)):
         admit_create(new, store, now)
-
-
-def _key(service: Raw) -> str:
-    meta = service["metadata"]
-    return f"services/{meta.get('namespace', '')}/{meta.get('name', '')}"
-
-
-def _has_node_ports(service: Raw) -> bool:
-    return service["spec"].get("type") in TYPES
 
 
 def _rows(service: Raw) -> list[Raw]:
@@ -271,6 +259,6 @@ def _check_ports(service: Raw, taken: set[int]) -> Causes:
             yield causes.invalid(f"{path}.nodePort", port, "provided port is already allocated")
 
 
-def _raise_if_any(service: Raw, causes: Causes) -> None:
-    if causes := list(causes):
-        raise api_errors.invalid("", "Service", str(service["metadata"].get("name") or ""), causes)
+def _raise_if_any(service: Raw, found: Causes) -> None:
+    name = str(service["metadata"].get("name") or "")
+    api_errors.raise_if_invalid("", "Service", name, found)

@@ -6,26 +6,16 @@ type, so an update drops them. Addresses and node ports are in `service_addresse
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kubekit.objects.quantity import whole_amount
-from localkube.apiserver import causes, codec
+from localkube.apiserver import causes, codec, rules
 from localkube.apiserver.admission import names
 from localkube.apiserver.kinds import field_rules, service_addresses
-from localkube.apiserver.kinds.field_rules import fill
+from localkube.apiserver.kinds.field_rules import ensure_map, fill
 from localkube.apiserver.kinds.pod_resources import ONE
-from localkube.apiserver.resource import (
-    STATUS,
-    Admission,
-    Checks,
-    Completion,
-    DeletionRules,
-    QuotaRules,
-    Resource,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.kinds.service_addresses import HEADLESS, TYPES
+from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.views import cells
 
 if TYPE_CHECKING:
@@ -62,35 +52,21 @@ _HEALTH_PORT = (
 
 
 def _complete_service(service: Raw) -> None:
-    spec = field_rules.fill(
-        field_rules.ensure_map(service, "spec"), type="ClusterIP", sessionAffinity="None"
-    )
+    spec = fill(ensure_map(service, "spec"), type="ClusterIP", sessionAffinity="None")
     if spec["type"] != "ExternalName":
-        field_rules.fill(spec, internalTrafficPolicy="Cluster")
-    if spec["type"] in service_addresses.TYPES:
-        field_rules.fill(spec, externalTrafficPolicy="Cluster")
+        fill(spec, internalTrafficPolicy="Cluster")
+    if spec["type"] in TYPES:
+        fill(spec, externalTrafficPolicy="Cluster")
     if spec["type"] == "LoadBalancer":
-        field_rules.fill(spec, allocateLoadBalancerNodePorts=True)
+        fill(spec, allocateLoadBalancerNodePorts=True)
     if spec["sessionAffinity"] == "ClientIP":
-        field_rules.fill(
-            field_rules.ensure_map(
-                field_rules.ensure_map(spec, "sessionAffinityConfig"), "clientIP"
-            ),
-            timeoutSeconds=_AFFINITY_SECONDS,
-        )
+        client = ensure_map(ensure_map(spec, "sessionAffinityConfig"), "clientIP")
+        fill(client, timeoutSeconds=_AFFINITY_SECONDS)
     else:
         spec.pop("sessionAffinityConfig", None)
     for port in spec.get("ports") or ():
         field_rules.fill_zeros(port, protocol="TCP", targetPort=port.get("port"))
-    field_rules.fill(service, status={"loadBalancer": {}})
-
-
-def _finish_create(service: Raw, now: str) -> None:
-    service_addresses.complete(service["spec"], {})
-
-
-def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
-    service_addresses.complete(new["spec"], old["spec"])
+    fill(service, status={"loadBalancer": {}})
 
 
 def _prepare_update(new: Raw, old: Raw) -> None:
@@ -106,10 +82,7 @@ def _prepare_update(new: Raw, old: Raw) -> None:
     dropped: tuple[str, ...] = ()
     if external_name and before["type"] != "ExternalName":
         dropped = _ADDRESS_FIELDS
-    if (
-        spec.get("type") not in service_addresses.TYPES
-        and before["type"] in service_addresses.TYPES
-    ):
+    if spec.get("type") not in TYPES and before["type"] in TYPES:
         dropped += _EXTERNAL_FIELDS
     for name in dropped:
         if spec.get(name) == before.get(name):
@@ -135,22 +108,28 @@ def _check_service(service: Raw) -> Causes:
     if not ports and type_ != "ExternalName" and spec.get("clusterIP") != "None":
         yield causes.required("spec.ports")
     yield from (_check_external_name if type_ == "ExternalName" else service_addresses.check)(spec)
-    if type_ in service_addresses.TYPES and spec.get("clusterIP") == service_addresses.HEADLESS:
+    if type_ in TYPES and spec.get("clusterIP") == HEADLESS:
         detail = f"may not be set to 'None' for {type_} services"
-        yield causes.invalid("spec.clusterIPs[0]", service_addresses.HEADLESS, detail)
+        yield causes.invalid("spec.clusterIPs[0]", HEADLESS, detail)
     yield from names.check_labels(spec.get("selector") or {}, "spec.selector")
     for field, allowed in _CHOICES.items():
         yield from field_rules.one_of(spec, field, allowed, "spec")
     port_names: set[str] = set()
     used: set[tuple[object, object]] = set()
     for path, port in field_rules.each(spec, "spec", "ports"):
-        yield from _check_service_port(port, path, port_names, alone=len(ports) == 1)
+        yield from _check_port(port, path, port_names, alone=len(ports) == 1)
+        if port.get("targetPort"):
+            yield from field_rules.check_port(port["targetPort"], f"{path}.targetPort")
         identity = (port.get("port"), port.get("protocol"))
         if identity in used:
             yield causes.duplicate(path, _go_port(port))
         used.add(identity)
     yield from _check_external(spec)
-    yield from _check_affinity(spec)
+    path = "sessionAffinityConfig.clientIP.timeoutSeconds"
+    seconds = codec.at(spec, path)
+    if seconds is not None and not 0 < seconds <= _MAX_AFFINITY_SECONDS:
+        detail = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
+        yield causes.invalid(f"spec.{path}", seconds, detail)
 
 
 def _check_external_name(spec: Raw) -> Causes:
@@ -168,7 +147,7 @@ def _check_external(spec: Raw) -> Causes:
     type_, policy = spec.get("type"), spec.get("externalTrafficPolicy")
     if type_ != "LoadBalancer" and spec.get("loadBalancerSourceRanges"):
         yield causes.forbidden("spec.LoadBalancerSourceRanges", _BALANCED_ONLY)
-    if policy and type_ not in service_addresses.TYPES and not spec.get("externalIPs"):
+    if policy and type_ not in TYPES and not spec.get("externalIPs"):
         detail = "may only be set for externally-accessible services"
         yield causes.invalid("spec.externalTrafficPolicy", policy, detail)
     port = spec.get("healthCheckNodePort")
@@ -176,25 +155,15 @@ def _check_external(spec: Raw) -> Causes:
         yield causes.invalid("spec.healthCheckNodePort", port, _HEALTH_PORT)
 
 
-def _check_affinity(spec: Raw) -> Causes:
-    path = "sessionAffinityConfig.clientIP.timeoutSeconds"
-    seconds = codec.at(spec, path)
-    if seconds is not None and not 0 < seconds <= _MAX_AFFINITY_SECONDS:
-        detail = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
-        yield causes.invalid(f"spec.{path}", seconds, detail)
-
-
-def _check_service_port(port: Raw, path: str, port_names: set[str], *, alone: bool) -> Causes:
+def _check_port(port: Raw, path: str, port_names: set[str], *, alone: bool) -> Causes:
     name = str(port.get("name") or "")
     if name or not alone:
         yield from field_rules.check_name(port, path, names.check_label)
     if name in port_names:
         yield causes.duplicate(f"{path}.name", name)
     port_names |= {name} - {""}
-    yield from field_rules.check_port_number(port.get("port", 0), f"{path}.port")
+    yield from field_rules.check_port_number(port.get("port") or 0, f"{path}.port")
     yield from field_rules.one_of(port, "protocol", field_rules.PROTOCOLS, path)
-    if port.get("targetPort"):
-        yield from field_rules.check_port(port["targetPort"], f"{path}.targetPort")
 
 
 def _go_port(port: Raw) -> Raw:
@@ -260,34 +229,35 @@ def services(service_range: IPv4Network) -> Resource:
             service_addresses.allocate(new, store, service_range)
         service_addresses.admit_update(new, old, store, now)
 
-    strategy = replace(_STRATEGY, admission=Admission(admit_create, admit_update))
     return Resource(
         "", "v1", "services", "Service", short=("svc",), categories=("all",),
         subresources=STATUS | {"proxy"}, fields=("spec.clusterIP", "spec.type"),
         create_on_update=True,
-        strategy=strategy,
+        strategy=rules.Strategy(
+            completion=rules.Completion(
+                prepare_update=_prepare_update,
+                defaults=_complete_service,
+                finish_create=lambda new, now: service_addresses.complete(new["spec"], {}),
+                finish_update=lambda new, old, _: service_addresses.complete(
+                    new["spec"], old["spec"]
+                ),
+            ),
+            checks=rules.Checks(
+                always=_check_service, name=names.check_label, update=_check_update
+            ),
+            admission=rules.Admission(admit_create, admit_update),
+            deletion=rules.Deletion(answer="object"),
+            quota=rules.Quota(charge=_charge),
+            table=rules.Table(cells.NAME | {
+                "Type": cells.text_at("spec.type", "ClusterIP"),
+                "Cluster-IP": cells.text_at("spec.clusterIP", cells.NONE),
+                "External-IP": _external_address,
+                "Port(s)": _ports,
+            } | cells.AGE | {"Selector+": cells.pairs_at("spec.selector")}),
+        ),
     )  # fmt: skip
 
 
-_STRATEGY = Strategy(
-    completion=Completion(
-        prepare_update=_prepare_update,
-        defaults=_complete_service,
-        finish_create=_finish_create,
-        finish_update=_finish_update,
-    ),
-    checks=Checks(always=_check_service, name=names.check_label, update=_check_update),
-    deletion=DeletionRules(answer="object"),
-    quota=QuotaRules(charge=_charge),
-    table=Table(cells.NAME | {
-        "Type": cells.text_at("spec.type", "ClusterIP"),
-        "Cluster-IP": cells.text_at("spec.clusterIP", cells.NONE),
-        "External-IP": _external_address,
-        "Port(s)": _ports,
-    } | cells.AGE | {
-        "Selector+": lambda service, now: cells.pairs(cells.fields(service, "spec.selector")),
-    }),
-)  # fmt: skip
 SERVICES = services(service_addresses.DEFAULT_RANGE)
 
 
@@ -310,7 +280,7 @@ def _check_endpoints(endpoints: Raw) -> Causes:
             for where, address in field_rules.each(subset, path, side):
                 yield from _check_address(address, where)
         for where, port in field_rules.each(subset, path, "ports"):
-            yield from _check_endpoint_port(port, where, alone=len(subset["ports"]) == 1)
+            yield from _check_port(port, where, set(), alone=len(subset["ports"]) == 1)
 
 
 def _check_address(address: Raw, path: str) -> Causes:
@@ -322,13 +292,6 @@ def _check_address(address: Raw, path: str) -> Causes:
         yield from field_rules.check_reachable(ip, f"{path}.ip")
     else:
         yield causes.invalid(f"{path}.ip", ip, field_rules.IP_RULE)
-
-
-def _check_endpoint_port(port: Raw, path: str, *, alone: bool) -> Causes:
-    if port.get("name") or not alone:
-        yield from field_rules.check_name(port, path, names.check_label)
-    yield from field_rules.check_port_number(port.get("port") or 0, f"{path}.port")
-    yield from field_rules.one_of(port, "protocol", field_rules.PROTOCOLS, path)
 
 
 def _addresses(endpoints: Raw, now: datetime) -> str:
@@ -349,10 +312,10 @@ def _first_three(items: list[str]) -> str:
 ENDPOINTS = Resource(
     "", "v1", "endpoints", "Endpoints", singular="endpoints", short=("ep",), create_on_update=True,
     deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_endpoints),
-        checks=Checks(always=_check_endpoints),
-        table=Table(cells.NAME | {"Endpoints": _addresses} | cells.AGE),
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=_complete_endpoints),
+        checks=rules.Checks(always=_check_endpoints),
+        table=rules.Table(cells.NAME | {"Endpoints": _addresses} | cells.AGE),
     ),
 )  # fmt: skip
 
@@ -360,7 +323,7 @@ ENDPOINTS = Resource(
 # -- EndpointSlice -------------------------------------------------------------------------------
 
 
-def _slice_defaults(endpoints: Raw) -> None:
+def _complete_slice(endpoints: Raw) -> None:
     for port in endpoints.get("ports") or ():
         fill(port, protocol="TCP", name="")
 
@@ -378,12 +341,12 @@ def _slice_addresses(endpoints: Raw, now: datetime) -> str:
 
 ENDPOINT_SLICES = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice",
-    strategy=Strategy(
-        completion=Completion(defaults=_slice_defaults),
-        checks=Checks(immutable=("addressType",)),
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=_complete_slice),
+        checks=rules.Checks(immutable=("addressType",)),
         generation="spec",
         generation_metadata="labels",
-        table=Table(cells.NAME | {
+        table=rules.Table(cells.NAME | {
             "AddressType": cells.text_at("addressType"),
             "Ports": _slice_ports,
             "Endpoints": _slice_addresses,

@@ -9,22 +9,11 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from kubekit.objects.quantity import Amount, parse_quantity
-from localkube.apiserver import api_errors, causes, codec
+from localkube.apiserver import api_errors, causes, codec, rules
 from localkube.apiserver.kinds import quotas_and_limit_ranges
 from localkube.apiserver.kinds.field_rules import ensure_map, fill, fill_optional
 from localkube.apiserver.kinds.pod_resources import ONE, amounts_of
-from localkube.apiserver.resource import (
-    STATUS,
-    Admission,
-    Checks,
-    Completion,
-    DeletionRules,
-    QuotaRules,
-    RangeRules,
-    Resource,
-    Strategy,
-    Table,
-)
+from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.views import cells
 from localkube.apiserver.views.cells import AGE, NAME, fields, text, text_at
 
@@ -67,10 +56,6 @@ def _complete_volume(volume: Raw) -> None:
     fill(ensure_map(volume, "status"), phase="Pending")
 
 
-def _finish_create(volume: Raw, now: str) -> None:
-    volume["status"]["lastPhaseTransitionTime"] = now
-
-
 def _check(volume: Raw) -> Causes:
     spec: Raw = volume.get("spec") or {}
     if not spec.get("accessModes"):
@@ -94,41 +79,45 @@ def _check_access_modes(spec: Raw) -> Causes:
 
 def phase(obj: Raw, now: datetime) -> str:
     """The phase of a volume or a claim."""
-    return "Terminating" if cells.is_being_deleted(obj) else cells.text(obj, "status.phase")
+    return "Terminating" if cells.is_being_deleted(obj) else text(obj, "status.phase")
 
 
-def _short_modes(obj: Raw, path: str) -> str:
-    """The access modes at a path in one cell, shortened."""
-    modes = cells.words(obj, path)
-    return ",".join(short for mode, short in _MODES.items() if mode in modes)
+def _short_modes(path: str) -> cells.Cell:
+    """The column of the access modes at a path, shortened."""
+    return lambda obj, now: ",".join(
+        short for mode, short in _MODES.items() if mode in cells.words(obj, path)
+    )
 
 
 def _claim(volume: Raw, now: datetime) -> str:
-    claim = cells.fields(volume, "spec.claimRef")
-    return f"{cells.text(claim, 'namespace')}/{cells.text(claim, 'name')}" if claim else ""
+    claim = fields(volume, "spec.claimRef")
+    return f"{text(claim, 'namespace')}/{text(claim, 'name')}" if claim else ""
 
 
 _CLASS_COLUMNS = {
-    "StorageClass": cells.text_at("spec.storageClassName"),
-    "VolumeAttributesClass": cells.text_at("spec.volumeAttributesClassName", cells.UNSET),
+    "StorageClass": text_at("spec.storageClassName"),
+    "VolumeAttributesClass": text_at("spec.volumeAttributesClassName", cells.UNSET),
 }
-_MODE_COLUMN = {"VolumeMode+": cells.text_at("spec.volumeMode", cells.UNSET)}
+_MODE_COLUMN = {"VolumeMode+": text_at("spec.volumeMode", cells.UNSET)}
 
 PERSISTENT_VOLUMES = Resource(
     "", "v1", "persistentvolumes", "PersistentVolume", False, short=("pv",), subresources=STATUS,
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_volume, finish_create=_finish_create),
-        checks=Checks(always=_check, immutable=("spec.volumeMode",)),
-        deletion=DeletionRules(answer="object"),
-        table=Table(cells.NAME | {
-            "Capacity": cells.text_at("spec.capacity.storage"),
-            "Access Modes": lambda volume, now: _short_modes(volume, "spec.accessModes"),
-            "Reclaim Policy": cells.text_at("spec.persistentVolumeReclaimPolicy"),
+    strategy=rules.Strategy(
+        completion=rules.Completion(
+            defaults=_complete_volume,
+            finish_create=lambda pv, now: pv["status"].update(lastPhaseTransitionTime=now),
+        ),
+        checks=rules.Checks(always=_check, immutable=("spec.volumeMode",)),
+        deletion=rules.Deletion(answer="object"),
+        table=rules.Table(NAME | {
+            "Capacity": text_at("spec.capacity.storage"),
+            "Access Modes": _short_modes("spec.accessModes"),
+            "Reclaim Policy": text_at("spec.persistentVolumeReclaimPolicy"),
             "Status": phase,
             "Claim": _claim,
             **_CLASS_COLUMNS,
-            "Reason": cells.text_at("status.reason"),
-        } | cells.AGE | _MODE_COLUMN),
+            "Reason": text_at("status.reason"),
+        } | AGE | _MODE_COLUMN),
     ),
 )  # fmt: skip
 
@@ -214,29 +203,25 @@ def _charge(claim: Raw) -> Charge:
     return used
 
 
-def _capacity(claim: Raw, now: datetime) -> str:
-    return text(claim, "status.capacity.storage") if text(claim, "spec.volumeName") else ""
-
-
-def _modes(claim: Raw, now: datetime) -> str:
-    return _short_modes(claim, "status.accessModes") if text(claim, "spec.volumeName") else ""
+def _if_bound(cell: cells.Cell) -> cells.Cell:
+    return lambda claim, now: cell(claim, now) if text(claim, "spec.volumeName") else ""
 
 
 PERSISTENT_VOLUME_CLAIMS = Resource(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", short=("pvc",),
     subresources=STATUS,
-    strategy=Strategy(
-        completion=Completion(defaults=complete_claim),
-        checks=Checks(always=check_claim, update=_check_update),
-        admission=Admission(update=_admit_update),
-        deletion=DeletionRules(answer="object"),
-        quota=QuotaRules(charge=_charge),
-        ranges=RangeRules(violations=quotas_and_limit_ranges.claim_violations, on_update=True),
-        table=Table(NAME | {
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=complete_claim),
+        checks=rules.Checks(always=check_claim, update=_check_update),
+        admission=rules.Admission(update=_admit_update),
+        deletion=rules.Deletion(answer="object"),
+        quota=rules.Quota(charge=_charge),
+        ranges=rules.Ranges(violations=quotas_and_limit_ranges.claim_violations, on_update=True),
+        table=rules.Table(NAME | {
             "Status": phase,
             "Volume": text_at("spec.volumeName"),
-            "Capacity": _capacity,
-            "Access Modes": _modes,
+            "Capacity": _if_bound(text_at("status.capacity.storage")),
+            "Access Modes": _if_bound(_short_modes("status.accessModes")),
         } | _CLASS_COLUMNS | AGE | _MODE_COLUMN),
     ),
 )  # fmt: skip
@@ -247,10 +232,6 @@ PERSISTENT_VOLUME_CLAIMS = Resource(
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
-def _complete_class(storage_class: Raw) -> None:
-    fill(storage_class, reclaimPolicy="Delete", volumeBindingMode="Immediate")
-
-
 def _name(storage_class: Raw, now: datetime) -> str:
     default = fields(storage_class, "metadata.annotations").get(_DEFAULT) == "true"
     return text(storage_class, "metadata.name") + (" (default)" if default else "")
@@ -258,11 +239,13 @@ def _name(storage_class: Raw, now: datetime) -> str:
 
 STORAGE_CLASSES = Resource(
     "storage.k8s.io", "v1", "storageclasses", "StorageClass", False, short=("sc",),
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_class),
-        checks=Checks(immutable=("provisioner", "parameters")),
-        deletion=DeletionRules(answer="object"),
-        table=Table({
+    strategy=rules.Strategy(
+        completion=rules.Completion(
+            defaults=lambda sc: fill(sc, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+        ),
+        checks=rules.Checks(immutable=("provisioner", "parameters")),
+        deletion=rules.Deletion(answer="object"),
+        table=rules.Table({
             "Name": _name,
             "Provisioner": text_at("provisioner"),
             "ReclaimPolicy": text_at("reclaimPolicy", "Delete"),

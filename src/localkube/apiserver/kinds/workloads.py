@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.quantity import MAX_INT64
-from localkube.apiserver import causes
+from localkube.apiserver import causes, rules
 from localkube.apiserver.admission import names
 from localkube.apiserver.kinds import volumes_and_claims
 from localkube.apiserver.kinds.field_rules import (
-    NOT_NEGATIVE,
+    check_int_or_percent,
     check_not_negative,
     ensure_map,
     fill,
-    int_or_percent_problem,
 )
 from localkube.apiserver.kinds.pod_templates import (
     check_selector,
@@ -25,25 +24,23 @@ from localkube.apiserver.kinds.pod_templates import (
     columns,
     complete_template,
 )
-from localkube.apiserver.resource import Checks, Completion, Resource, StatusRules, Strategy, Table
+from localkube.apiserver.resource import Resource
 from localkube.apiserver.views.cells import (
     AGE,
     NAME,
     NONE,
     number_at,
-    pairs,
+    pairs_at,
     ready_replicas,
     rows,
     text,
 )
-from localkube.apiserver.views.cells import fields as map_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.causes import Cause, Causes
+    from localkube.apiserver.causes import Causes
 
 
 # -- Deployment ----------------------------------------------------------------------------------
@@ -112,14 +109,12 @@ def _check_strategy(strategy: Raw) -> Causes:
 def _check_deployment_rolling(rolling: Raw) -> Causes:
     """While pods are replaced there must be more, or fewer, of them than requested."""
     missing, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    missing_problem = int_or_percent_problem(missing)
-    if missing_problem:
-        yield causes.invalid(f"{_DEPLOYMENT_ROLLING}.maxUnavailable", missing, missing_problem)
-    extra_problem = int_or_percent_problem(extra, most=None)
-    if extra_problem:
-        yield causes.invalid(f"{_DEPLOYMENT_ROLLING}.maxSurge", extra, extra_problem)
-    valid = not (missing_problem or extra_problem)
-    if valid and missing in (0, "0%") and extra in (0, "0%"):
+    problems = [
+        *check_int_or_percent(missing, f"{_DEPLOYMENT_ROLLING}.maxUnavailable"),
+        *check_int_or_percent(extra, f"{_DEPLOYMENT_ROLLING}.maxSurge", most=None),
+    ]
+    yield from problems
+    if not problems and missing in (0, "0%") and extra in (0, "0%"):
         detail = "may not be 0 when `maxSurge` is 0"
         yield causes.invalid(f"{_DEPLOYMENT_ROLLING}.maxUnavailable", missing, detail)
 
@@ -127,13 +122,13 @@ def _check_deployment_rolling(rolling: Raw) -> Causes:
 DEPLOYMENTS = Resource(
     "apps", "v1", "deployments", "Deployment", short=("deploy",), categories=("all",),
     subresources=frozenset({"status", "scale"}),
-    strategy=Strategy(
-        status=StatusRules(keeps={"f:metadata": {"f:labels": {}}, "f:spec": {}}),
-        completion=Completion(defaults=_complete_deployment),
-        checks=Checks(always=_check_deployment, immutable=("spec.selector",)),
+    strategy=rules.Strategy(
+        status=rules.Status(keeps={"f:metadata": {"f:labels": {}}, "f:spec": {}}),
+        completion=rules.Completion(defaults=_complete_deployment),
+        checks=rules.Checks(always=_check_deployment, immutable=("spec.selector",)),
         generation="spec",
         generation_metadata="annotations",
-        table=Table(NAME | {
+        table=rules.Table(NAME | {
             "Ready": ready_replicas,
             "Up-to-date": number_at("status.updatedReplicas"),
             "Available": number_at("status.availableReplicas"),
@@ -150,7 +145,7 @@ def _complete_replica_set(replica_set: Raw) -> None:
     fill(replica_set, status={"replicas": 0})
 
 
-def _check_replica_set(replica_set: Raw) -> Iterator[Cause]:
+def _check_replica_set(replica_set: Raw) -> Causes:
     spec: Raw = replica_set["spec"]
     yield from check_not_negative(spec, "replicas", "minReadySeconds")
     yield from _check_pods(spec)
@@ -159,11 +154,11 @@ def _check_replica_set(replica_set: Raw) -> Iterator[Cause]:
 REPLICA_SETS = Resource(
     "apps", "v1", "replicasets", "ReplicaSet", short=("rs",), categories=("all",),
     subresources=frozenset({"status", "scale"}), fields=("status.replicas",),
-    strategy=Strategy(
-        completion=Completion(defaults=_complete_replica_set),
-        checks=Checks(always=_check_replica_set, immutable=("spec.selector",)),
+    strategy=rules.Strategy(
+        completion=rules.Completion(defaults=_complete_replica_set),
+        checks=rules.Checks(always=_check_replica_set, immutable=("spec.selector",)),
         generation="spec",
-        table=Table(NAME | {
+        table=rules.Table(NAME | {
             "Desired": number_at("spec.replicas"),
             "Current": number_at("status.replicas"),
             "Ready": number_at("status.readyReplicas"),
@@ -179,11 +174,11 @@ _DAEMON_SET_UPDATE = "spec.updateStrategy"
 _DAEMON_SET_ROLLING = f"{_DAEMON_SET_UPDATE}.rollingUpdate"
 # Only the server counts the templates; controllers label pods with the number.
 _GENERATION = "deprecated.daemonset.template.generation"
-_COUNTS = (
+_FILLED = (
     "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
 )  # fmt: skip
-_ALL_COUNTS = (
-    *_COUNTS, "observedGeneration", "updatedNumberScheduled", "numberAvailable",
+_COUNTS = (
+    *_FILLED, "observedGeneration", "updatedNumberScheduled", "numberAvailable",
     "numberUnavailable", "collisionCount",
 )  # fmt: skip
 
@@ -194,7 +189,7 @@ def _complete_daemon_set(daemon_set: Raw) -> None:
     if strategy["type"] == "RollingUpdate":
         fill(ensure_map(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
     complete_template(spec)
-    fill(ensure_map(daemon_set, "status"), **dict.fromkeys(_COUNTS, 0))
+    fill(ensure_map(daemon_set, "status"), **dict.fromkeys(_FILLED, 0))
     fill(ensure_map(daemon_set["metadata"], "annotations"), **{_GENERATION: "0"})
 
 
@@ -217,30 +212,25 @@ def _check_daemon_set(daemon_set: Raw) -> Causes:
     yield from check_selector(spec, "daemonset", None)
     yield from _check_template_of(spec, "DaemonSet")
     yield from check_not_negative(spec, "minReadySeconds")
-    yield from _check_daemon_set_strategy(spec["updateStrategy"])
-    yield from check_not_negative(spec, "revisionHistoryLimit")
-
-
-def _check_daemon_set_strategy(strategy: Raw) -> Causes:
+    strategy = spec["updateStrategy"]
     if strategy["type"] not in _TYPES:
         yield causes.not_supported(_DAEMON_SET_UPDATE, strategy, _TYPES)
     elif strategy["type"] == "RollingUpdate":
         yield from _check_daemon_set_rolling(strategy["rollingUpdate"])
+    yield from check_not_negative(spec, "revisionHistoryLimit")
 
 
 def _check_daemon_set_rolling(rolling: Raw) -> Causes:
     """An update either takes pods away first or adds pods first."""
-    used = {}
+    used = []
     for name in ("maxUnavailable", "maxSurge"):
         value = rolling[name]
-        problem = int_or_percent_problem(value)
-        if problem:
-            yield causes.invalid(f"{_DAEMON_SET_ROLLING}.{name}", value, problem)
-        used[name] = _amount(value) != 0
-    if all(used.values()):
+        yield from check_int_or_percent(value, f"{_DAEMON_SET_ROLLING}.{name}")
+        used.append(_amount(value) != 0)
+    if all(used):
         detail = "may not be set when maxUnavailable is non-zero"
         yield causes.invalid(f"{_DAEMON_SET_ROLLING}.maxSurge", rolling["maxSurge"], detail)
-    elif not any(used.values()):
+    elif not any(used):
         yield causes.required(
             f"{_DAEMON_SET_ROLLING}.maxUnavailable", "cannot be 0 when maxSurge is 0"
         )
@@ -252,10 +242,6 @@ def _amount(value: int | str) -> int:
     return digits if isinstance(digits, int) else read_integer(digits) or 0
 
 
-def _check_status(new: Raw, old: Raw) -> Causes:
-    yield from check_not_negative(new["status"], *_ALL_COUNTS, path="status")
-
-
 def _uncounted(daemon_set: Raw) -> Raw:
     """The set as a row shows it: without the count of its templates, as on a real server."""
     meta = daemon_set["metadata"]
@@ -264,29 +250,29 @@ def _uncounted(daemon_set: Raw) -> Raw:
     return {"metadata": others | ({"annotations": shown} if shown else {})}
 
 
-def _node_selector(daemon_set: Raw, now: datetime) -> str:
-    return pairs(map_at(daemon_set, "spec.template.spec.nodeSelector"))
-
-
 DAEMON_SETS = Resource(
     "apps", "v1", "daemonsets", "DaemonSet", short=("ds",), categories=("all",),
     subresources=frozenset({"status"}),
-    strategy=Strategy(
-        completion=Completion(
+    strategy=rules.Strategy(
+        completion=rules.Completion(
             defaults=_complete_daemon_set,
             finish_create=_finish_create,
             finish_update=_finish_update,
         ),
-        checks=Checks(always=_check_daemon_set, status=_check_status, immutable=("spec.selector",)),
+        checks=rules.Checks(
+            always=_check_daemon_set,
+            status=lambda new, old: check_not_negative(new["status"], *_COUNTS, path="status"),
+            immutable=("spec.selector",),
+        ),
         generation="spec",
-        table=Table(
+        table=rules.Table(
             columns=NAME | {
                 "Desired": number_at("status.desiredNumberScheduled"),
                 "Current": number_at("status.currentNumberScheduled"),
                 "Ready": number_at("status.numberReady"),
                 "Up-to-date": number_at("status.updatedNumberScheduled"),
                 "Available": number_at("status.numberAvailable"),
-                "Node Selector": _node_selector,
+                "Node Selector": pairs_at("spec.template.spec.nodeSelector"),
             } | AGE | columns(),
             shown=_uncounted,
         ),
@@ -349,9 +335,7 @@ def _check_stateful_set(stateful_set: Raw) -> Causes:
             path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
             yield causes.not_supported(path, retention.get(field), _RETENTION)
     yield from check_not_negative(spec, "replicas", "minReadySeconds")
-    start = (spec.get("ordinals") or {}).get("start") or 0
-    if start < 0:
-        yield causes.invalid("spec.ordinals.start", start, NOT_NEGATIVE)
+    yield from check_not_negative(spec.get("ordinals") or {}, "start", path="spec.ordinals")
     if spec.get("selector") is None:
         yield causes.required("spec.selector")
     yield from check_selector(spec, "statefulset", None)
@@ -407,16 +391,16 @@ def _check_update(new: Raw, old: Raw) -> Causes:
 STATEFUL_SETS = Resource(
     "apps", "v1", "statefulsets", "StatefulSet", short=("sts",), categories=("all",),
     subresources=frozenset({"status", "scale"}),
-    strategy=Strategy(
-        checks=Checks(
+    strategy=rules.Strategy(
+        checks=rules.Checks(
             name=names.check_label,
             always=_check_stateful_set,
             create=_check_create,
             update=_check_update,
         ),
-        completion=Completion(defaults=_complete_stateful_set),
+        completion=rules.Completion(defaults=_complete_stateful_set),
         generation="spec",
-        table=Table(NAME | {"Ready": ready_replicas} | AGE | {
+        table=rules.Table(NAME | {"Ready": ready_replicas} | AGE | {
             name: cell for name, cell in columns().items() if name != "Selector+"
         }),
     ),
@@ -430,9 +414,7 @@ def _check_revision(revision: Raw) -> Causes:
     """The causes for an invalid former state of a workload, which a rollback returns to."""
     if revision.get("data") is None:
         yield causes.required("data", "data is mandatory")
-    number = revision.get("revision") or 0
-    if number < 0:
-        yield causes.invalid("revision", number, NOT_NEGATIVE)
+    yield from check_not_negative(revision, "revision", path="")
 
 
 def _controller(revision: Raw, now: datetime) -> str:
@@ -445,8 +427,10 @@ def _controller(revision: Raw, now: datetime) -> str:
 
 CONTROLLER_REVISIONS = Resource(
     "apps", "v1", "controllerrevisions", "ControllerRevision",
-    strategy=Strategy(
-        checks=Checks(always=_check_revision, immutable=("data",)),
-        table=Table(NAME | {"Controller": _controller, "Revision": number_at("revision")} | AGE),
+    strategy=rules.Strategy(
+        checks=rules.Checks(always=_check_revision, immutable=("data",)),
+        table=rules.Table(
+            NAME | {"Controller": _controller, "Revision": number_at("revision")} | AGE
+        ),
     ),
 )  # fmt: skip

@@ -129,6 +129,8 @@ def condition_is_true(obj: Raw, type_: str) -> bool:
     return any(text(c, "status") == "True" for c in conditions(obj, type_)[:1])
 
 
-def pairs(labels: Raw) -> str:
-    """Labels, or a selector, in one cell."""
-    return ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or NONE
+def pairs_at(path: str) -> Cell:
+    """The column of the labels, or the selector, at a dotted path."""
+    return lambda obj, now: (
+        ",".join(f"{k}={v}" for k, v in sorted(fields(obj, path).items())) or NONE
+    )
