@@ -36,16 +36,14 @@ class FollowUpWrites:
         self._store = verbs.store
         self._quotas = verbs.quotas
         self._without_account: set[str] = set()  # namespaces that may lack their account
-        self._roles_changed = False
-        self._names_changed = False
+        self._changed: set[str] = set()  # of the collections whose objects depend on each other
         self._lock = asyncio.Lock()
         self.pending = False
         """Whether `run_pending` has a write to make, besides stale quotas."""
 
         self._store.subscribe(self._namespace_changed, NAMESPACES.collection)
         self._store.subscribe(self._account_changed, SERVICE_ACCOUNTS.collection)
-        self._store.subscribe(self._role_changed, CLUSTER_ROLES.collection)
-        self._store.subscribe(self._crd_changed, CRDS.collection)
+        self._store.subscribe(self._other_changed, CLUSTER_ROLES.collection, CRDS.collection)
 
     def _namespace_changed(self, change: Change) -> None:
         if change.before is None:
@@ -58,27 +56,24 @@ class FollowUpWrites:
             self._without_account.add(namespace)
             self.pending = True
 
-    def _role_changed(self, change: Change) -> None:
-        self._roles_changed = self.pending = True
-
-    def _crd_changed(self, change: Change) -> None:
-        self._names_changed = self.pending = True
+    def _other_changed(self, change: Change) -> None:
+        self._changed.add(change.entry.key.partition("/")[0])
+        self.pending = True
 
     async def run_pending(self) -> None:
         """Make the writes that follow from the writes so far."""
         async with self._lock:
             while self._without_account:
                 await self._create_account(self._without_account.pop())
-            if self._roles_changed:
-                self._roles_changed = False
+            changed, self._changed = self._changed, set()
+            if CLUSTER_ROLES.collection in changed:
                 await self._aggregate_roles()
-            if self._names_changed:
-                self._names_changed = False
+            if CRDS.collection in changed:
                 await self._accept_names()
             for key, status in self._quotas.take_stale():
                 await self._write_usage(key, status)
             # Only now: requests that have written since wait for the lock before they answer.
-            self.pending = bool(self._without_account or self._roles_changed or self._names_changed)
+            self.pending = bool(self._without_account or self._changed)
 
     async def _create_account(self, namespace: str) -> None:
         if self._store.get(codec.key(SERVICE_ACCOUNTS, namespace, "default")) is None:

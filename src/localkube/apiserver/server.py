@@ -188,8 +188,7 @@ class ApiServer:
         key = await asyncio.to_thread(self.credentials.signing_key)
         self.tokens = Tokens(key, self.store, self.verbs.clock, self._token_refused)
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
-        admission, authorizer = self.verbs.admission, self.authorizer
-        admission.authorizer = authorizer
+        self.verbs.admission.authorizer = self.authorizer
         self.follow_up_writes = FollowUpWrites(self.verbs)
         await bootstrap.create_missing(self.verbs, self._known.roles)
         await self.follow_up_writes.run_pending()
@@ -378,8 +377,7 @@ def _no_autoscaler() -> web.HTTPNotFound:
 
 def _warnings(call: Call) -> _Headers:
     """The headers of the warnings of a call, and of a deprecated version."""
-    deprecation = call.resource.deprecation
-    return _warning_headers([*([deprecation] if deprecation else []), *call.warnings])
+    return _warning_headers([*filter(None, [call.resource.deprecation]), *call.warnings])
 
 
 def _warning_headers(warnings: list[str]) -> _Headers:
@@ -391,12 +389,11 @@ def _failure(
     error: StatusError, warnings: _Headers | None = None, accept: str = ""
 ) -> web.Response:
     """An error as a Status."""
+    headers = list(warnings or ())
+    if retry_after := (error.details or {}).get("retryAfterSeconds"):
+        headers.append(("Retry-After", str(retry_after)))
     body = codec.dump(api_errors.body(error))
-    media = media_of(accept)
-    retry_after = (error.details or {}).get("retryAfterSeconds")
-    again = [("Retry-After", str(retry_after))] if retry_after else []
-    headers = [*(warnings or ()), *again]
-    return _response(body, error.status, media, headers)
+    return _response(body, error.status, media_of(accept), headers)
 
 
 def _response(body: bytes, status: int, media: str, headers: _Headers) -> web.Response:

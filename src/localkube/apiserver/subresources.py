@@ -67,21 +67,17 @@ async def serve(verbs: Verbs, call: Call) -> Answer:
 
 async def _bind(verbs: Verbs, call: Call) -> Answer:
     """Bind a pod to its node; the node name and the condition are written in one update."""
-    binding = _read_body(call)
+    binding = _checked(call)
     node = _target(call, binding.get("target") or {})
     now = timestamp(verbs.clock())
 
-    def bind(pod: Raw) -> Raw:
-        pods.bind(pod, node, binding["metadata"], now)
-        return pod
-
-    await verbs.change(call, bind)
+    await verbs.change(call, lambda pod: pods.bind(pod, node, binding["metadata"], now))
     return json_answer(_DONE, 201)
 
 
 async def _evict(verbs: Verbs, call: Call) -> Answer:
     """Delete a pod unless a disruption budget forbids it."""
-    options = _read_body(call).get("deleteOptions") or {}
+    options = _checked(call).get("deleteOptions") or {}
     now = timestamp(verbs.clock())
     pod = codec.decode(verbs.read(call).value)
     if not pods.can_be_evicted_freely(pod):
@@ -89,8 +85,7 @@ async def _evict(verbs: Verbs, call: Call) -> Answer:
 
     def mark(pod: Raw) -> Raw:
         preconditions.check_preconditions(call, options, pod)
-        pods.mark_evicted(pod, now)
-        return pod
+        return pods.mark_evicted(pod, now)
 
     # Marked first: the pod's last state then tells that it was evicted.
     await verbs.change(call, mark)
@@ -107,21 +102,15 @@ async def _take_disruption(verbs: Verbs, call: Call, pod: Raw, now: str) -> None
     if not found or budgets.costs_nothing(found[0], pod):
         return
 
-    def take(budget: Raw) -> Raw:
-        budgets.take_disruption(budget, pod["metadata"]["name"], now)
-        return budget
-
+    name = pod["metadata"]["name"]
     write = Call.internal(budgets.PDBS, "update", found[0], "status", agent="kube-apiserver")
-    await verbs.change(replace(write, query=call.query), take)
+    write = replace(write, query=call.query)
+    await verbs.change(write, lambda budget: budgets.take_disruption(budget, name, now))
 
 
-def _read_body(call: Call) -> Raw:
-    """The body of a subresource that has its own kind."""
-    return _checked(call, bodies.read(call.body, call.content_type))
-
-
-def _checked(call: Call, body: Raw) -> Raw:
-    """The body, checked to be of the subresource's kind and for this object."""
+def _checked(call: Call, body: Raw | None = None) -> Raw:
+    """The body of a subresource, checked to be of its kind and for this object."""
+    body = bodies.read(call.body, call.content_type) if body is None else body
     resource = _BODIES[call.route.subresource]
     # Old clients still send v1beta1, whose fields are the same.
     if resource.kind == "Eviction" and body.get("apiVersion") == "policy/v1beta1":
@@ -148,7 +137,7 @@ def _target(call: Call, target: Raw) -> str:
 
 async def _scale(verbs: Verbs, call: Call) -> Answer:
     resource = call.resource
-    sent_scale = None if call.route.verb == "patch" else _read_body(call)
+    sent_scale = None if call.route.verb == "patch" else _checked(call)
     path = _path(resource, "specReplicasPath")
     elements = tuple(f"f:{name}" for name in path.split("."))
 
@@ -221,15 +210,12 @@ def _scale_of(resource: Resource, obj: Raw) -> Raw:
     replicas = codec.at(obj, _path(resource, "specReplicasPath"))
     if replicas:
         scale["spec"]["replicas"] = replicas
-    selector = _selector_text(resource, obj)
+    if resource.scale:
+        path = _path(resource, "labelSelectorPath")
+        selector = codec.text(codec.at(obj, path)) if path else ""
+    else:
+        labels = codec.at(obj, "spec.selector.matchLabels") or {}
+        selector = ",".join(f"{k}={v}" for k, v in sorted(labels.items()))
     if selector:
         scale["status"]["selector"] = selector
     return scale
-
-
-def _selector_text(resource: Resource, obj: Raw) -> str:
-    if resource.scale:
-        path = _path(resource, "labelSelectorPath")
-        return codec.text(codec.at(obj, path)) if path else ""
-    labels = codec.at(obj, "spec.selector.matchLabels") or {}
-    return ",".join(f"{k}={v}" for k, v in sorted(labels.items()))

@@ -15,21 +15,10 @@ from kubekit.objects.enforced_limits import EVICTED
 from kubekit.request_errors import AlreadyExists, Conflict, NotFound, StatusError
 from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.admission import create_and_update, deletion, preconditions
-from localkube.apiserver.admission.chain import (
-    AdmissionChain,
-    already_exists,
-    namespace_for,
-    now,
-)
+from localkube.apiserver.admission.chain import AdmissionChain, already_exists, namespace_for, now
 from localkube.apiserver.admission.quota import Quotas
 from localkube.apiserver.apply import request as owners
-from localkube.apiserver.http.requests import (
-    JSON,
-    Answer,
-    Call,
-    json_answer,
-    unstored_answer,
-)
+from localkube.apiserver.http.requests import JSON, Answer, Call, json_answer, unstored_answer
 from localkube.apiserver.patches import read_patch
 from localkube.apiserver.schema import decoding
 from localkube.apiserver.store.collection import Entry
@@ -44,7 +33,6 @@ if TYPE_CHECKING:
     from localkube.apiserver.patches import Patch
     from localkube.apiserver.resource import Resource
     from localkube.apiserver.store.store import Store
-    from localkube.apiserver.views.lists import Page
 
 Edit = Callable[["Raw"], "Raw"]
 """From the stored object to the requested one; it may change its argument."""
@@ -85,7 +73,7 @@ class Verbs:
 
     async def list(self, call: Call) -> Answer:
         """A collection, or a page of it."""
-        return _listed(call, await lists.page(self.store, call))
+        return lists.answer(call, await lists.page(self.store, call))
 
     # -- creating --------------------------------------------------------------------------------
 
@@ -163,8 +151,11 @@ class Verbs:
         decoding.warn_of_duplicates(call)
         # A subresource exists only with its object.
         if self.store.get(call.key) is None and not call.route.subresource:
+            preconditions.check_apply_creates(call, patch.body["metadata"])
             try:
-                return await self._create_applied(call, patch)
+                new = codec.copy(owners.apply_config(call, None, patch.body, self.clock()))
+                decoding.decode_strictly(call, new)
+                return await self._create(call, new, owners.as_requested)
             except StatusError as error:
                 # Another writer may have been faster: then the configuration is merged.
                 if error.reason != "AlreadyExists" or self.store.get(call.key) is None:
@@ -178,12 +169,6 @@ class Verbs:
             return new
 
         return await self.change(call, edit, owners.as_requested)
-
-    async def _create_applied(self, call: Call, patch: Patch) -> Answer:
-        preconditions.check_apply_creates(call, patch.body["metadata"])
-        new = codec.copy(owners.apply_config(call, None, patch.body, self.clock()))
-        decoding.decode_strictly(call, new)
-        return await self._create(call, new, owners.as_requested)
 
     async def change(self, call: Call, edit: Edit, track: Track | None = None) -> Answer:
         """Read, edit, admit, write; again if another writer was faster."""
@@ -229,9 +214,8 @@ class Verbs:
         with self.quotas.reserved(resource, entry.key, new, old):
             if call.dry_run:
                 return unstored_answer(resource, new)
-            purpose = _purpose(new)
-            updated = await self.store.update(entry.key, encode, entry.revision, purpose)
-            return _shown(resource, updated)
+            update = self.store.update(entry.key, encode, entry.revision, _purpose(new))
+            return _shown(resource, await update)
 
     # -- deleting --------------------------------------------------------------------------------
 
@@ -293,17 +277,12 @@ class Verbs:
             except StatusError as error:
                 if error.status != 404:  # another client may delete the same objects
                     raise
-        return _listed(call, page)
+        return lists.answer(call, page)
 
 
 def _shown(resource: Resource, entry: Entry, code: int = 200) -> Answer:
     """The answer with a stored object."""
     return Answer(code, codec.in_version(entry.value, resource), resource)
-
-
-def _listed(call: Call, page: Page) -> Answer:
-    shown = [codec.in_version(entry.value, call.resource) for entry in page.entries]
-    return lists.answer(call, page, shown)
 
 
 def _purpose(new: Raw) -> Purpose:

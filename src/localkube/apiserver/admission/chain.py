@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 _ANNOTATION = "kubernetes.io/limit-ranger"
-_PREFIX = f"{LIMIT_RANGES.collection}/"
 
 Clock = Callable[[], datetime]
 
@@ -105,18 +104,13 @@ class LimitRanges:
 
     def __init__(self, store: Store) -> None:
         self._by_namespace: defaultdict[str, dict[str, Raw]] = defaultdict(dict)
-        for entry in store.scan(_PREFIX):
-            self._learn(entry.key, codec.decode(entry.value))
         store.subscribe(self._changed, LIMIT_RANGES.collection)
 
     def _changed(self, change: Change) -> None:
-        if change.deleted:
-            self._by_namespace[change.entry.key.split("/")[1]].pop(change.entry.key, None)
-        else:
-            self._learn(change.entry.key, codec.decode(change.entry.value))
-
-    def _learn(self, key: str, obj: Raw) -> None:
-        self._by_namespace[key.split("/")[1]][key] = obj
+        _, namespace, name = change.entry.key.split("/")
+        self._by_namespace[namespace].pop(name, None)
+        if not change.deleted:
+            self._by_namespace[namespace][name] = codec.decode(change.entry.value)
 
     def _ranges(self, namespace: str) -> list[Raw]:
         """In the order of names, so that the result is always the same."""

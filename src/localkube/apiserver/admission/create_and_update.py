@@ -55,7 +55,8 @@ def begin_create(resource: Resource, obj: Raw, namespace: str, track: Track) -> 
     drop_status(resource, obj)
     resource.strategy.completion.defaults(obj)
     # Owners are known before the server's own rules complete the object: those own nothing.
-    _set_managed_fields(meta, track(obj, None, sent))
+    if entries := track(obj, None, sent):
+        meta["managedFields"] = entries
     return obj
 
 
@@ -86,16 +87,19 @@ def begin_update(resource: Resource, new: Raw, old: Raw, subresource: str, track
     else:
         restore_status(resource, new, old, subresource)
     new["metadata"].pop("managedFields", None)
-    _keep_metadata(new["metadata"], old["metadata"])
-    entries = None
+    for name in _KEPT:
+        new["metadata"].pop(name, None)
+        if name in old["metadata"]:
+            new["metadata"][name] = old["metadata"][name]
+    requested = new
     if strategy.completion.prepare_update:
         # Owners come from the object as it was requested, with its defaults.
         requested = codec.copy(new)
-        strategy.completion.defaults(requested)
-        entries = track(requested, old, sent)
         strategy.completion.prepare_update(new, old)
+        strategy.completion.defaults(requested)
     strategy.completion.defaults(new)
-    _set_managed_fields(new["metadata"], track(new, old, sent) if entries is None else entries)
+    if entries := track(requested, old, sent):
+        new["metadata"]["managedFields"] = entries
     return new
 
 
@@ -103,15 +107,19 @@ def finish_update(resource: Resource, new: Raw, old: Raw, subresource: str) -> R
     """Complete and check a changed object."""
     strategy = resource.strategy
     strategy.completion.finish_update(new, old, subresource)
-    causes = [*_check(resource, new)]
+    found = [*_check(resource, new)]
     if subresource == "status":
-        causes += strategy.checks.status(new, old)
+        found += strategy.checks.status(new, old)
     elif not subresource:
-        causes += _check_immutable(strategy.checks.immutable, new, old)
-        causes += strategy.checks.update(new, old)
+        found += [
+            causes.invalid(path, codec.at(new, path), _IMMUTABLE)
+            for path in strategy.checks.immutable
+            if codec.at(new, path) != codec.at(old, path)
+        ]
+        found += strategy.checks.update(new, old)
     elif subresource in _SPEC_SUBRESOURCES:
-        causes += strategy.checks.spec(new, old)
-    _raise(resource, new, causes)
+        found += strategy.checks.spec(new, old)
+    _raise(resource, new, found)
     _check_finalizers(resource, new, old)
     # Controllers compare the generation with status.observedGeneration.
     writes_spec = subresource in ("", *_SPEC_SUBRESOURCES)
@@ -132,18 +140,6 @@ def restore_status(resource: Resource, new: Raw, old: Raw, subresource: str) -> 
         new.pop("status", None)
         if "status" in old:
             new["status"] = old["status"]
-
-
-def _set_managed_fields(meta: Raw, entries: list[Raw]) -> None:
-    if entries:
-        meta["managedFields"] = entries
-
-
-def _keep_metadata(meta: Raw, old: Raw) -> None:
-    for name in _KEPT:
-        meta.pop(name, None)
-        if name in old:
-            meta[name] = old[name]
 
 
 def _only_status(resource: Resource, new: Raw, old: Raw) -> Raw:
@@ -206,14 +202,6 @@ def _check_server_fields(new: Raw, old: Raw) -> list[Cause]:
     ]
 
 
-def _check_immutable(paths: Iterable[str], new: Raw, old: Raw) -> list[Cause]:
-    return [
-        causes.invalid(path, codec.at(new, path), _IMMUTABLE)
-        for path in paths
-        if codec.at(new, path) != codec.at(old, path)
-    ]
-
-
 def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
     """An object being deleted can only lose finalizers."""
     if "deletionTimestamp" not in old["metadata"]:
@@ -229,6 +217,6 @@ def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
         _raise(resource, new, [causes.forbidden("metadata.finalizers", detail)])
 
 
-def _raise(resource: Resource, obj: Raw, causes: Iterable[Cause]) -> None:
+def _raise(resource: Resource, obj: Raw, found: Iterable[Cause]) -> None:
     name = str(obj["metadata"].get("name") or "")
-    api_errors.raise_if_invalid(resource.stored_group, resource.kind, name, causes)
+    api_errors.raise_if_invalid(resource.stored_group, resource.kind, name, found)

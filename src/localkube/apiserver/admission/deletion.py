@@ -49,7 +49,9 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
         # A second request can shorten the grace period, never extend it.
         shorter = grace < meta.get("deletionGracePeriodSeconds", 0)
         if shorter:
-            _shorten(meta, grace)
+            sooner = timedelta(seconds=meta["deletionGracePeriodSeconds"] - grace)
+            when = datetime.fromisoformat(meta["deletionTimestamp"]) - sooner
+            meta |= {"deletionTimestamp": timestamp(when), "deletionGracePeriodSeconds": grace}
         return Deletion(remove=False, obj=marked, changed=shorter or marked != obj)
     _mark(resource, meta, now, grace)
     rules.on_marked(marked)
@@ -65,13 +67,6 @@ def _mark(resource: Resource, meta: Raw, now: datetime, grace: int) -> None:
     meta["deletionGracePeriodSeconds"] = grace
 
 
-def _shorten(meta: Raw, grace: int) -> None:
-    """Move the deletion to `grace` seconds after the first request."""
-    sooner = timedelta(seconds=meta["deletionGracePeriodSeconds"] - grace)
-    when = datetime.fromisoformat(meta["deletionTimestamp"]) - sooner
-    meta |= {"deletionTimestamp": timestamp(when), "deletionGracePeriodSeconds": grace}
-
-
 def can_be_removed(resource: Resource, obj: Raw) -> bool:
     """Whether an object is being deleted and nothing holds its removal back."""
     meta = obj["metadata"]
@@ -85,11 +80,10 @@ def can_be_removed(resource: Resource, obj: Raw) -> bool:
 
 def _finalizers_for(meta: Raw, options: Raw) -> list[str]:
     finalizers = list(meta.get("finalizers") or ())
-    policy = options.get("propagationPolicy")
-    if policy is None and options.get("orphanDependents") is not None:
-        policy = "Orphan" if options["orphanDependents"] else "Background"
-    if policy is None:
+    policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
+    if policy is None and orphan is None:
         return finalizers
+    policy = policy or ("Orphan" if orphan else "Background")
     # The garbage collector sees these finalizers, deletes or orphans the dependents and removes it.
     own = {"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])
     return [*(f for f in finalizers if f not in (_FOREGROUND, _ORPHAN)), *own]

@@ -39,12 +39,6 @@ def charge_of(collection: str, obj: Raw) -> Charge:
     return charge | (rules.charge(obj) if rules.charge else {})
 
 
-def _increase(new: Charge, old: Charge) -> Charge:
-    """The usage that a change of an object adds."""
-    more = {name: amount - old.get(name, Amount()) for name, amount in new.items()}
-    return {name: amount for name, amount in more.items() if amount.nano > 0}
-
-
 class _Quota:
     """One quota and its usage."""
 
@@ -189,15 +183,18 @@ class Quotas:
         # In the order of names, so that the error always names the same quota.
         quotas.sort(key=lambda quota: quota.key)
         for quota in quotas:
-            if old is None and quota.in_scope(collection, new):
-                missing = resource.strategy.quota.unspecified(quota.hard, new)
-                if missing:
-                    raise forbidden(f"failed quota: {quota.name}: {missing}")
+            required = old is None and quota.in_scope(collection, new)
+            missing = resource.strategy.quota.unspecified(quota.hard, new) if required else ""
+            if missing:
+                raise forbidden(f"failed quota: {quota.name}: {missing}")
         reserved = []
         for quota in quotas:
-            increase = _increase(quota.charge(collection, new), quota.charge(collection, old))
-            excess = self._excess(quota, increase)
-            if excess:
+            before = quota.charge(collection, old)
+            more = {
+                n: a - before.get(n, Amount()) for n, a in quota.charge(collection, new).items()
+            }
+            increase = {name: amount for name, amount in more.items() if amount.nano > 0}
+            if excess := self._excess(quota, increase):
                 raise forbidden(excess)
             if increase:
                 reserved.append((key, quota.key, increase))

@@ -59,8 +59,8 @@ def costs_nothing(budget: Raw, pod: Raw) -> bool:
     return int(status["currentHealthy"]) >= int(status["desiredHealthy"]) > 0
 
 
-def take_disruption(budget: Raw, pod: str, now: str) -> None:
-    """Count the eviction of a pod in a budget's status, in place; raise 429 if none is left.
+def take_disruption(budget: Raw, pod: str, now: str) -> Raw:
+    """The budget with the eviction of a pod counted, in place; raise 429 if none is left.
 
     The pod stays in `disruptedPods` until the controller of budgets sees it being deleted: until
     then it counts as unhealthy.
@@ -75,6 +75,7 @@ def take_disruption(budget: Raw, pod: str, now: str) -> None:
     if status["disruptionsAllowed"] == 0:
         _forbid_disruptions(budget, now)
     status["disruptedPods"] = (status.get("disruptedPods") or {}) | {pod: now}
+    return budget
 
 
 def _why_none_is_left(budget: Raw) -> str:

@@ -96,7 +96,7 @@ def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
         status.pop("nominatedNodeName", None)  # it has a node now
 
 
-def _set_condition(pod: Raw, type_: str, status: str, now: str, extra: Raw | None = None) -> None:
+def _set_condition(pod: Raw, type_: str, status: str, now: str, extra: Raw | None = None) -> Raw:
     condition = {
         "type": type_,
         "status": status,
@@ -108,6 +108,7 @@ def _set_condition(pod: Raw, type_: str, status: str, now: str, extra: Raw | Non
     types = [old["type"] for old in conditions]
     place = types.index(type_) if type_ in types else len(types)
     conditions[place : place + 1] = [condition]
+    return pod
 
 
 # -- checks --------------------------------------------------------------------------------------
@@ -237,14 +238,14 @@ def _includes(new: Raw, old: Raw) -> bool:
 # -- binding, eviction, deletion -----------------------------------------------------------------
 
 
-def bind(pod: Raw, node: str, meta: Raw, now: str) -> None:
-    """Give a pod its node, in place, with the metadata of the Binding."""
+def bind(pod: Raw, node: str, meta: Raw, now: str) -> Raw:
+    """The pod with its node, changed in place, and with the metadata of the Binding."""
     _check_binding(pod, meta.get("uid") or "")
     pod["spec"]["nodeName"] = node
     for name in ("annotations", "labels"):
         if meta.get(name):
             pod["metadata"][name] = (pod["metadata"].get(name) or {}) | meta[name]
-    _set_condition(pod, "PodScheduled", "True", now)
+    return _set_condition(pod, "PodScheduled", "True", now)
 
 
 def _check_binding(pod: Raw, uid: str) -> None:
@@ -263,9 +264,9 @@ def _check_binding(pod: Raw, uid: str) -> None:
         raise api_errors.conflict("", resource, name, why)
 
 
-def mark_evicted(pod: Raw, now: str) -> None:
-    """Write, in place, why the pod is about to be deleted."""
-    _set_condition(pod, "DisruptionTarget", "True", now, _EVICTED)
+def mark_evicted(pod: Raw, now: str) -> Raw:
+    """The pod, changed in place, with the reason why it is about to be deleted."""
+    return _set_condition(pod, "DisruptionTarget", "True", now, _EVICTED)
 
 
 def can_be_evicted_freely(pod: Raw) -> bool:

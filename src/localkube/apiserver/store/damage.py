@@ -138,7 +138,8 @@ def structure_problems(db: sqlite3.Connection) -> tuple[list[str], bool]:
         return [], False
     structural = [line for line in lines if not any(part in line for part in _ROW_PROBLEMS)]
     if structural:
-        return [_one_line(line) for line in structural], False
+        mark = "*** in database main ***"
+        return [" ".join(line.replace(mark, "").split()) for line in structural], False
     in_table = {row[0] for row in db.execute("SELECT revision FROM log NOT INDEXED")}
     in_index = {row[0] for row in db.execute("SELECT revision FROM log INDEXED BY swap")}
     missing = len(in_index - in_table)
@@ -152,8 +153,13 @@ def newest_revision(db: sqlite3.Connection) -> int:
     if not has_table(db, "log"):
         return 0
     (newest,) = db.execute("SELECT MAX(revision) FROM log").fetchone()
-    compacted = db.execute("SELECT revision FROM compacted").fetchone()
-    return max(newest or 0, compacted[0] or 0 if compacted else 0)
+    return max(newest or 0, compacted_revision(db))
+
+
+def compacted_revision(db: sqlite3.Connection) -> int:
+    """The revision up to which superseded rows were deleted."""
+    row = db.execute("SELECT revision FROM compacted").fetchone()
+    return row[0] or 0 if row else 0
 
 
 def _valid_frames(database: Path) -> int:
@@ -164,10 +170,6 @@ def _valid_frames(database: Path) -> int:
             return int(_VALID_FRAMES.unpack(file.read(_VALID_FRAMES.size))[0])
     except (OSError, struct.error):
         return 0
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.replace("*** in database main ***", "").split())
 
 
 def damage_text(rows: Sequence[OddRow], *, record_lost: bool) -> str:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from kubekit.errors import ConfigError
+from localkube.apiserver.store.collection import Entry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,6 +72,11 @@ class Row(NamedTuple):
     previous: int
     deleted: bool
     value: bytes
+
+    @property
+    def entry(self) -> Entry:
+        """The object as of this write."""
+        return Entry(self.key, self.revision, self.value)
 
 
 class OddRow(NamedTuple):

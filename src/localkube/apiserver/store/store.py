@@ -22,14 +22,7 @@ from localkube.apiserver.store import backups
 from localkube.apiserver.store.collection import Change, Collection, Entry
 from localkube.apiserver.store.database import OddRow, Row, take_lock
 from localkube.apiserver.store.disk_reserve import Purpose
-from localkube.apiserver.store.write_log import (
-    Callbacks,
-    GroupCommit,
-    Write,
-    WriteLog,
-    fail,
-    resolve,
-)
+from localkube.apiserver.store.write_log import GroupCommit, Write, WriteLog, fail, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +55,7 @@ class Store:
         self._load()
         log.record(self.revision)
         self._next = self.revision + 1
-        callbacks = Callbacks(self._publish, self._failed, self._stored_size)
-        self._writer = GroupCommit(log, loop, callbacks)
+        self._writer = GroupCommit(log, loop, self)
 
     @classmethod
     async def open(cls, path: Path) -> Store:
@@ -104,7 +96,7 @@ class Store:
         yield from self.scan(prefix)
         for key, write in self._in_flight.items():
             if key.startswith(prefix) and not write.row.deleted:
-                yield Entry(key, write.row.revision, write.row.value)
+                yield write.row.entry
 
     def collections(self) -> list[str]:
         """The names of all collections that were ever written or read."""
@@ -117,7 +109,7 @@ class Store:
         rows = await asyncio.to_thread(self._log.at, revision, prefix)
         if revision < self.compacted:  # compacted since then, so rows may be missing
             raise _gone(revision, self.compacted)
-        return [Entry(row.key, row.revision, row.value) for row in rows]
+        return [row.entry for row in rows]
 
     def has_room(self) -> bool:
         """Whether the disk has room for new objects."""
@@ -217,7 +209,7 @@ class Store:
         except BaseException:
             watch.close()
             raise
-        watch.replay([_change(p.row, p.before) for p in past])
+        watch.replay(past)
         return watch
 
     def end_watches(self) -> None:
@@ -256,29 +248,28 @@ class Store:
 
     # -- after a commit --------------------------------------------------------------------------
 
-    def _publish(self, group: list[Write]) -> None:
+    def publish(self, group: list[Write]) -> None:
+        """Show a group of writes that is on disk to readers, watchers and writers."""
         for row, done, _ in group:
             collection = self._collections[_collection(row.key)]
             before = collection.entries.get(row.key)
-            entry = Entry(row.key, row.revision, row.value)
+            entry = row.entry
             if row.deleted:
                 collection.drop(row.key)
             else:
                 collection.put(entry)
             self.revision = row.revision
             # Listeners first: roles, CRDs and quotas are up to date when the writer goes on.
-            self._announce(Change(entry, before, row.deleted))
+            change, name = Change(entry, before, row.deleted), _collection(row.key)
+            for listener in (*self._listeners[""], *self._listeners[name]):
+                listener(change)
+            for watch in self._watches[name]:
+                watch.push(change)
             del self._in_flight[row.key]
             resolve(done, entry)
 
-    def _announce(self, change: Change) -> None:
-        collection = _collection(change.entry.key)
-        for listener in (*self._listeners[""], *self._listeners[collection]):
-            listener(change)
-        for watch in self._watches[collection]:
-            watch.push(change)
-
-    def _failed(self, group: list[Write], error: MusterError) -> None:
+    def failed(self, group: list[Write], error: MusterError) -> None:
+        """Nothing of a group is on disk."""
         for row, done, _ in group:
             if row.previous:
                 self._latest[row.key] = row.previous
@@ -287,7 +278,8 @@ class Store:
             del self._in_flight[row.key]
             fail(done, error)
 
-    def _stored_size(self, key: str) -> int:
+    def stored_size(self, key: str) -> int:
+        """The bytes of an object as of its last durable write; called in the writer's thread."""
         collection = self._collections.get(_collection(key))  # not [], which would create it
         entry = collection.entries.get(key) if collection else None
         return len(entry.value) if entry else 0
@@ -306,7 +298,7 @@ class Store:
                 # Sorted already: `put` would search for the place of every key.
                 collection = self._collections[_collection(key)]
                 collection.keys.append(key)
-                collection.entries[key] = Entry(key, row.revision, row.value)
+                collection.entries[key] = row.entry
 
 
 class Watch:
@@ -372,11 +364,6 @@ class Watch:
 
 def _collection(key: str) -> str:
     return key.partition("/")[0]
-
-
-def _change(row: Row, before: bytes | None) -> Change:
-    old = None if before is None else Entry(row.key, row.previous, before)
-    return Change(Entry(row.key, row.revision, row.value), old, row.deleted)
 
 
 def _gone(requested: int, compacted: int) -> Gone:

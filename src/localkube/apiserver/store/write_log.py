@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kubekit.errors import MusterError
 from kubekit.request_errors import ServerError
 from localkube.apiserver.store import backups, damage
+from localkube.apiserver.store.collection import Change, Entry
 from localkube.apiserver.store.damage import LOST, AcknowledgedFile, DamagedStore
 from localkube.apiserver.store.database import COLUMNS, OddRow, Row, checksum, prepare, read_row
 from localkube.apiserver.store.disk_reserve import DiskReserve, Purpose, left_by, size_on_disk
@@ -34,19 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from localkube.apiserver.store.collection import Entry
+    from localkube.apiserver.store.store import Store
 
 
 log = logging.getLogger(__name__)
 _STEP = 5000
 """Rows in one transaction of a compaction; writers wait no longer than it takes."""
-
-
-class PastRow(NamedTuple):
-    """A row together with the object it replaced, for watchers that resume from the table."""
-
-    row: Row
-    before: bytes | None
 
 
 class WriteLog:
@@ -72,7 +66,7 @@ class WriteLog:
         self.record_lost = findings.record_lost
         if findings.record_lost:
             log.warning("%s", LOST)
-        self._compacted = self.horizon = self.compacted
+        self._compacted = self.horizon = damage.compacted_revision(self._db)
         self.odd_revisions: list[int] = []
 
     def _connect(self) -> sqlite3.Connection:
@@ -85,11 +79,6 @@ class WriteLog:
         # Some systems build SQLite with it on: freed pages would be written once more.
         db.execute("PRAGMA secure_delete = 0")
         return db
-
-    @property
-    def compacted(self) -> int:
-        """The revision up to which superseded rows were deleted."""
-        return int(self._db.execute("SELECT revision FROM compacted").fetchone()[0])
 
     def rows(self) -> Iterator[Row | OddRow]:
         """All rows, oldest first."""
@@ -108,7 +97,10 @@ class WriteLog:
     def append(self, rows: Sequence[Row]) -> None:
         """Write all of `rows` or none; returns when they are durable."""
         try:
-            self._insert([(*row, checksum(row)) for row in rows])
+            self._db.execute("BEGIN IMMEDIATE")
+            columns = [(*row, checksum(row)) for row in rows]
+            self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", columns)
+            self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -161,12 +153,7 @@ class WriteLog:
         except sqlite3.Error as error:
             raise write_failure(self.path, error) from error
 
-    def _insert(self, rows: Sequence[tuple[object, ...]]) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", rows)
-        self._db.execute("COMMIT")
-
-    def between(self, after: int, upto: int, prefix: str) -> list[PastRow]:
+    def between(self, after: int, upto: int, prefix: str) -> list[Change]:
         """The writes under `prefix` with after < revision <= upto, and the object each replaced."""
         query = """
             SELECT log.revision, CAST(log.key AS BLOB), log.previous, log.deleted, log.value,
@@ -177,8 +164,7 @@ class WriteLog:
         with closing(self._connect()) as db:
             found = db.execute(query, (after, upto, prefix, _end(prefix)))
             rows = [(read_row(tuple(row)), before) for *row, before in found]
-        past = (PastRow(row, before) for row, before in rows if isinstance(row, Row))
-        return [_with_value(change) for change in past]
+        return [_change(row, before) for row, before in rows if isinstance(row, Row)]
 
     def at(self, revision: int, prefix: str) -> list[Row]:
         """The objects under `prefix` at `revision`, in the order of keys."""
@@ -237,13 +223,13 @@ class WriteLog:
         self.acknowledged.close()
 
 
-def _with_value(change: PastRow) -> PastRow:
-    """The change with the last state of a deleted object, if its row has none."""
-    row, before = change
-    if row.value or not row.deleted or not before:
-        return change
-    old, new = (b'"resourceVersion":"%d"' % number for number in (row.previous, row.revision))
-    return PastRow(row._replace(value=before.replace(old, new, 1)), before)
+def _change(row: Row, before: bytes | None) -> Change:
+    """A row as a change; a deleted object has its last state even if its row has none."""
+    if row.deleted and not row.value and before:
+        old, new = (b'"resourceVersion":"%d"' % number for number in (row.previous, row.revision))
+        row = row._replace(value=before.replace(old, new, 1))
+    replaced = None if before is None else Entry(row.key, row.previous, before)
+    return Change(row.entry, replaced, row.deleted)
 
 
 def _end(prefix: str) -> str:
@@ -263,17 +249,6 @@ class Write(NamedTuple):
     purpose: Purpose
 
 
-class Callbacks(NamedTuple):
-    """The store's part of a commit."""
-
-    published: Callable[[list[Write]], None]
-    """The group is on disk; called on the event loop."""
-    failed: Callable[[list[Write], MusterError], None]
-    """Nothing of the group is on disk; called on the event loop."""
-    stored_size: Callable[[str], int]
-    """The bytes of the object with this key, as of its last durable write; called in the thread."""
-
-
 class GroupCommit:
     """The thread that owns the log's connection; it ends with `close`.
 
@@ -283,7 +258,7 @@ class GroupCommit:
     the loop that prepares the others. Results come back on the event loop, in the order of writes.
     """
 
-    def __init__(self, log: WriteLog, loop: asyncio.AbstractEventLoop, store: Callbacks) -> None:
+    def __init__(self, log: WriteLog, loop: asyncio.AbstractEventLoop, store: Store) -> None:
         self._log, self._loop, self._store = log, loop, store
         self._work: queue.SimpleQueue[Write | Callable[[], None] | None] = queue.SimpleQueue()
         self._gathered: list[Write] = []
@@ -339,30 +314,29 @@ class GroupCommit:
                     break
             if group and self._log.reserve.is_tight():
                 for write in group:  # one by one, since a large write would fail the others
-                    self._commit([write], self._append_within_reserve)
+                    self._commit([write], within_reserve=True)
             elif group:
-                self._commit(group, self._append)
+                self._commit(group)
             if item is None:
                 return
             if not isinstance(item, Write):
                 item()
 
-    def _commit(self, group: list[Write], append: Callable[[list[Write]], None]) -> None:
+    def _commit(self, group: list[Write], *, within_reserve: bool = False) -> None:
         try:
-            append(group)
+            if within_reserve:
+                self._append_within_reserve(*group)
+            else:
+                self._log.append([write.row for write in group])
         except Exception as error:  # noqa: BLE001 - without this thread no write would be answered
             self._loop.call_soon_threadsafe(self._store.failed, group, _answerable(error))
         else:
-            self._loop.call_soon_threadsafe(self._store.published, group)
+            self._loop.call_soon_threadsafe(self._store.publish, group)
 
-    def _append(self, group: list[Write]) -> None:
-        self._log.append([write.row for write in group])
-
-    def _append_within_reserve(self, group: list[Write]) -> None:
-        for row, _, purpose in group:
-            # At most one write per key is in flight: the object in memory is the one before.
-            growth = len(row.value) - self._store.stored_size(row.key)
-            self._log.append_within_reserve(row, growth, purpose)
+    def _append_within_reserve(self, write: Write) -> None:
+        # At most one write per key is in flight: the object in memory is the one before.
+        growth = len(write.row.value) - self._store.stored_size(write.row.key)
+        self._log.append_within_reserve(write.row, growth, write.purpose)
 
 
 def _answerable(error: Exception) -> MusterError:
@@ -421,7 +395,7 @@ def failure(path: Path, error: sqlite3.Error) -> MusterError:
     # SQLITE_ERROR: the tables are not as they were defined.
     if _is_damage(error) or _code(error) == sqlite3.SQLITE_ERROR:
         return damaged(path, [f"SQLite cannot read it: {error}"])
-    if _is_io_error(error):
+    if _code(error) == sqlite3.SQLITE_IOERR:
         return MusterError(
             f"the disk of {path.parent} fails: {_named(error)}; the database cannot be opened",
             hint="`dmesg` shows the errors of the disk. Copy the directory to another disk.",
@@ -435,7 +409,7 @@ def write_failure(path: Path, error: sqlite3.Error) -> ServerError:
         return ServerError(f"{damaged(path, [str(error)])}. {advice(path)}", status=500)
     if is_full(error, path):
         return DiskFull(f"the disk of the local cluster is full: {error}", status=500)
-    if _is_io_error(error):
+    if _code(error) == sqlite3.SQLITE_IOERR:
         text = f"the disk of the local cluster fails: {_named(error)}; `dmesg` shows its errors"
         return ServerError(text, status=500)
     return ServerError(f"the store cannot write: {error}", status=500)
@@ -449,11 +423,7 @@ def is_full(error: sqlite3.Error, path: Path) -> bool:
         disk = os.statvfs(path.parent)
     except OSError:
         return False
-    return _is_io_error(error) and disk.f_bavail * disk.f_frsize < _FULL
-
-
-def _is_io_error(error: sqlite3.Error) -> bool:
-    return _code(error) == sqlite3.SQLITE_IOERR
+    return _code(error) == sqlite3.SQLITE_IOERR and disk.f_bavail * disk.f_frsize < _FULL
 
 
 def _named(error: sqlite3.Error) -> str:

@@ -134,7 +134,8 @@ def head(resource: Resource, metadata: Raw) -> Raw:
     return {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata}
 
 
-def answer(call: Call, page: Page, items: Iterable[bytes]) -> Answer:
-    """The list as JSON; `items` are the page's entries in the requested version."""
+def answer(call: Call, page: Page) -> Answer:
+    """The list as JSON, in the requested version."""
+    items = [codec.in_version(entry.value, call.resource) for entry in page.entries]
     opening = codec.dump(head(call.resource, page.metadata))[:-1]
     return Answer(200, opening + b',"items":[' + b",".join(items) + b"]}")
