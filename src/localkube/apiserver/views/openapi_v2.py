@@ -24,11 +24,15 @@ from localkube.apiserver.views.openapi import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kubekit.objects.meta import Raw
     from localkube.apiserver.resource import Resource
     from localkube.apiserver.resource_registry import Registry
+
+    Encode = Callable[[int, Any], bytes]
+    Layout = dict[str, tuple[int, Encode]]
+    """The number of each field, and the function that encodes it."""
 
 
 _PRESERVE, _NULLABLE = "x-kubernetes-preserve-unknown-fields", "nullable"
@@ -232,26 +236,18 @@ def _title(word: str) -> str:
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 SENT = MEDIA_TYPE.replace("@", ".")
 """The type of the answer: an @ is not allowed there."""
-_TEXTS = {"$ref": 1, "format": 2, "title": 3, "description": 4, "pattern": 13}
-_DOUBLES = {"multipleOf": 6, "maximum": 7, "minimum": 9}
-_INTEGERS = {
-    "exclusiveMaximum": 8, "exclusiveMinimum": 10, "maxLength": 11, "minLength": 12,
-    "maxItems": 14, "minItems": 15, "uniqueItems": 16, "maxProperties": 17, "minProperties": 18,
-}  # fmt: skip
 _METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
 
 
 def encode(document: Raw) -> bytes:
     """The bytes of a document."""
-    info = _text(1, document["info"]["title"]) + _text(2, document["info"]["version"])
-    paths = b"".join(
-        _named(2, path, _encoded_path(item)) for path, item in document["paths"].items()
-    )
-    definitions = b"".join(
-        _named(1, n, _encoded_schema(s)) for n, s in document["definitions"].items()
-    )
+    return _fields(_DOCUMENT, document)
+
+
+def _fields(layout: Layout, value: Raw) -> bytes:
+    """The fields of a message, by its layout."""
     return b"".join(
-        [_text(1, document["swagger"]), _part(2, info), _part(8, paths), _part(9, definitions)]
+        encode(number, value[name]) for name, (number, encode) in layout.items() if name in value
     )
 
 
@@ -281,86 +277,85 @@ def _integer(number: int, value: int) -> bytes:
     return _varint(number << 3) + _varint(int(value)) if value else b""
 
 
-def _named(number: int, name: str, value: bytes) -> bytes:
-    return _part(number, _text(1, name) + _part(2, value))
+def _double(number: int, value: float) -> bytes:
+    return _varint(number << 3 | 1) + struct.pack("<d", value) if value else b""
 
 
-def _any(value: object) -> bytes:
-    return _part(2, codec.dump(value))
+def _any(number: int, value: object) -> bytes:
+    return _part(number, _part(2, codec.dump(value)))
+
+
+def _named(number: int, values: Raw, encode: Encode) -> bytes:
+    """Entries of a map: messages with a name and a value."""
+    rows = (_text(1, name) + encode(2, value) for name, value in values.items())
+    return b"".join(_part(number, row) for row in rows)
+
+
+def _schema(number: int, schema: Raw) -> bytes:
+    return _part(number, _fields(_SCHEMA, schema) + _extensions(31, schema))
 
 
 def _extensions(number: int, node: Raw) -> bytes:
-    return b"".join(
-        _named(number, name, _any(value)) for name, value in node.items() if name.startswith("x-")
-    )
+    own = {name: value for name, value in node.items() if name.startswith("x-")}
+    return _named(number, own, _any)
 
 
-def _encoded_schema(schema: Raw) -> bytes:
-    parts = [_text(number, schema.get(name, "")) for name, number in _TEXTS.items()]
-    parts += [
-        _varint(number << 3 | 1) + struct.pack("<d", schema[name])
-        for name, number in _DOUBLES.items()
-        if schema.get(name)
-    ]
-    parts += [_integer(number, schema.get(name, 0)) for name, number in _INTEGERS.items()]
-    parts.append(_texts(19, schema.get("required") or ()))
-    parts += [_part(20, _any(value)) for value in schema.get("enum") or ()]
-    if "additionalProperties" in schema:
-        parts.append(_part(21, _additional(schema["additionalProperties"])))
-    if schema.get("type"):
-        parts.append(_part(22, _text(1, schema["type"])))
-    if "items" in schema:
-        parts.append(_part(23, _part(1, _encoded_schema(schema["items"]))))
-    if "properties" in schema:
-        fields = schema["properties"].items()
-        parts.append(
-            _part(25, b"".join(_named(1, name, _encoded_schema(part)) for name, part in fields))
-        )
-    return b"".join(parts) + _extensions(31, schema)
+def _additional(number: int, value: Any) -> bytes:
+    return _part(number, _schema(1, value) if isinstance(value, dict) else _integer(2, value))
 
 
-def _additional(value: Any) -> bytes:
-    return _part(1, _encoded_schema(value)) if isinstance(value, dict) else _integer(2, value)
-
-
-def _encoded_path(item: Raw) -> bytes:
+def _path(number: int, item: Raw) -> bytes:
     methods = (
-        _part(number, _encoded_operation(item[method]))
-        for method, number in _METHODS.items()
-        if method in item
+        _part(method, _fields(_OPERATION, item[name]) + _extensions(13, item[name]))
+        for name, method in _METHODS.items()
+        if name in item
     )
-    return b"".join(methods) + _encoded_parameters(9, item["parameters"])
+    return _part(number, b"".join(methods) + _parameters(9, item["parameters"]))
 
 
-def _encoded_operation(operation: Raw) -> bytes:
-    return b"".join(
-        [
-            _text(5, operation["operationId"]),
-            _texts(6, operation["produces"]),
-            _texts(7, operation["consumes"]),
-            _encoded_parameters(8, operation["parameters"]),
-            _part(9, b"".join(_encoded_response(*row) for row in operation["responses"].items())),
-            _texts(10, operation["schemes"]),
-            _extensions(13, operation),
-        ]
-    )
+def _response(number: int, response: Raw) -> bytes:
+    schema = _part(2, _schema(1, response["schema"]))
+    return _part(number, _part(1, _text(1, response["description"]) + schema))
 
 
-def _encoded_response(code: str, response: Raw) -> bytes:
-    schema = _part(2, _part(1, _encoded_schema(response["schema"])))
-    return _named(1, code, _part(1, _text(1, response["description"]) + schema))
+def _parameters(number: int, rows: Iterable[Raw]) -> bytes:
+    return b"".join(_part(number, _part(1, _parameter(row))) for row in rows)
 
 
-def _encoded_parameters(number: int, parameters: Iterable[Raw]) -> bytes:
-    return b"".join(_part(number, _part(1, _encoded_parameter(row))) for row in parameters)
-
-
-def _encoded_parameter(row: Raw) -> bytes:
+def _parameter(row: Raw) -> bytes:
     if row["in"] == "body":
         head = _text(2, row["name"]) + _text(3, "body") + _integer(4, row.get("required", False))
-        return _part(1, head + _part(5, _encoded_schema(row["schema"])))
+        return _part(1, head + _schema(5, row["schema"]))
     query = row["in"] == "query"
     fields = _integer(1, row.get("required", False)) + _text(2, row["in"])
     fields += _text(3, row.get("description", "")) + _text(4, row["name"])
     fields += _text(6 if query else 5, row["type"]) + _integer(20 if query else 19, True)
     return _part(2, _part(3 if query else 4, fields))
+
+
+_INFO: Layout = {"title": (1, _text), "version": (2, _text)}
+_SCHEMA: Layout = {
+    "$ref": (1, _text), "format": (2, _text), "title": (3, _text), "description": (4, _text),
+    "multipleOf": (6, _double), "maximum": (7, _double), "exclusiveMaximum": (8, _integer),
+    "minimum": (9, _double), "exclusiveMinimum": (10, _integer), "maxLength": (11, _integer),
+    "minLength": (12, _integer), "pattern": (13, _text), "maxItems": (14, _integer),
+    "minItems": (15, _integer), "uniqueItems": (16, _integer), "maxProperties": (17, _integer),
+    "minProperties": (18, _integer), "required": (19, _texts),
+    "enum": (20, lambda number, values: b"".join(_any(number, value) for value in values)),
+    "additionalProperties": (21, _additional),
+    "type": (22, lambda number, name: _part(number, _text(1, name))),
+    "items": (23, lambda number, items: _part(number, _schema(1, items))),
+    "properties": (25, lambda number, fields: _part(number, _named(1, fields, _schema))),
+}  # fmt: skip
+_OPERATION: Layout = {
+    "operationId": (5, _text), "produces": (6, _texts), "consumes": (7, _texts),
+    "parameters": (8, _parameters),
+    "responses": (9, lambda number, rows: _part(number, _named(1, rows, _response))),
+    "schemes": (10, _texts),
+}  # fmt: skip
+_DOCUMENT: Layout = {
+    "swagger": (1, _text),
+    "info": (2, lambda number, info: _part(number, _fields(_INFO, info))),
+    "paths": (8, lambda number, paths: _part(number, _named(2, paths, _path))),
+    "definitions": (9, lambda number, types: _part(number, _named(1, types, _schema))),
+}
