@@ -88,6 +88,12 @@ def forbidden(group: str, plural: str, name: str, why: str, **details: object) -
     )
 
 
+def forbidden_pod(pod: Raw, why: str) -> StatusError:
+    """No such pod is created. Its name may be generated later."""
+    meta = pod["metadata"]
+    return forbidden("", "pods", meta.get("name") or meta.get("generateName"), why)
+
+
 def namespace_terminating(group: str, plural: str, name: str, namespace: str) -> StatusError:
     """No object is created in a namespace that is being deleted."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"

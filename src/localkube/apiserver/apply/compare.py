@@ -107,7 +107,9 @@ def _compare_parts(
     else:
         inner = Comparison({}, {})
         if isinstance(before, list) or isinstance(after, list):
-            _compare_lists(_list(before), _list(after), of, inner)
+            old, new = by_element(_list(before), of), by_element(_list(after), of)
+            for item in {**old, **new}:
+                _compare_items(item, old.get(item, []), new.get(item, []), of, inner)
         else:
             _compare_maps(_map(before), _map(after), of, inner)
         # A value that becomes a map, or stops being one, changes itself.
@@ -135,12 +137,6 @@ def _is_leaf(value: Any, of: FieldType) -> bool:
     if isinstance(value, list):
         return of.atomic_list or not value
     return True
-
-
-def _compare_lists(old: list[Any], new: list[Any], of: FieldType, result: Comparison) -> None:
-    before, after = by_element(old, of), by_element(new, of)
-    for element in {**before, **after}:
-        _compare_items(element, before.get(element, []), after.get(element, []), of, result)
 
 
 def _compare_items(

@@ -59,8 +59,11 @@ class FieldType:
         self._preserves = preserves or schema.preserves
         self._layout = struct_layout(message) if message and schema.properties else {}
         # A CRD need not declare the fields that every object has.
-        embedded = raw.get("x-kubernetes-embedded-resource")
-        self._fields: dict[str, FieldType] = _fields_of_every_object() if embedded else {}
+        self._fields: dict[str, FieldType] = {}
+        if raw.get("x-kubernetes-embedded-resource"):
+            text = FieldType(Schema({"type": "string"}))
+            metadata = FieldType(schemas.by_name(METADATA))
+            self._fields = {"apiVersion": text, "kind": text, "metadata": metadata}
         self._items: FieldType | None = None
         self.declared = frozenset((*schema.properties, *self._fields))
         self.tags = {name: field_set.field(name) for name in self.declared}
@@ -102,12 +105,9 @@ class FieldType:
     def items(self) -> FieldType:
         """The type of the items of a list."""
         if self._items is None:
-            schema = self._schema.items()
-            known = schema is not None and not self.atomic_list
-            preserves, message = self._preserves, self._message
-            self._items = (
-                FieldType(schema, message, preserves=preserves) if known and schema else untyped()
-            )
+            schema = None if self.atomic_list else self._schema.items()
+            known = schema and FieldType(schema, self._message, preserves=self._preserves)
+            self._items = known or untyped()
         return self._items
 
     def tag(self, name: str) -> str:
@@ -141,20 +141,18 @@ _ANY = Schema({})
 
 
 @cache
-def deduced() -> FieldType:
+def deduced(*, atomic_map: bool = False) -> FieldType:
     """The type of fields without a schema: maps are merged, lists are atomic."""
     anything = FieldType(_ANY)
     anything.element = anything
+    anything.atomic_map = atomic_map
     return anything
 
 
 @cache
 def untyped() -> FieldType:
     """The type of values inside an atomic list."""
-    anything = FieldType(_ANY)
-    anything.element = anything
-    anything.atomic_map = True
-    return anything
+    return deduced(atomic_map=True)
 
 
 def type_of(resource: Resource) -> FieldType:
@@ -166,11 +164,6 @@ def type_of(resource: Resource) -> FieldType:
     if schema is None:
         return deduced()
     return FieldType(Schema({**schema.raw, "x-kubernetes-embedded-resource": True}))
-
-
-def _fields_of_every_object() -> dict[str, FieldType]:
-    text = FieldType(Schema({"type": "string"}))
-    return {"apiVersion": text, "kind": text, "metadata": FieldType(schemas.by_name(METADATA))}
 
 
 @cache

@@ -101,11 +101,8 @@ def encode(managed: Managed) -> list[Raw]:
     """The entries for the owners."""
     entries = []
     for manager, owned in managed.owners.items():
-        entry: Raw = {
-            "manager": manager.name,
-            "operation": manager.operation,
-            "apiVersion": owned.version,
-        }
+        entry: Raw = {"manager": manager.name, "operation": manager.operation}
+        entry["apiVersion"] = owned.version
         if manager in managed.times:
             entry["time"] = managed.times[manager]
         entry |= {"fieldsType": _FIELDS_TYPE, "fieldsV1": owned.fields}
@@ -113,13 +110,9 @@ def encode(managed: Managed) -> list[Raw]:
             entry["subresource"] = manager.subresource
         entries.append(entry)
     if len(entries) > 1:
-        entries.sort(key=_order)
+        names = ("operation", "time", "manager", "apiVersion", "subresource")
+        entries.sort(key=lambda entry: [str(entry.get(name) or "") for name in names])
     return entries
-
-
-def _order(entry: Raw) -> tuple[str, ...]:
-    names = ("operation", "time", "manager", "apiVersion", "subresource")
-    return tuple(str(entry.get(name) or "") for name in names)
 
 
 def without_times(entries: list[Raw]) -> list[Raw]:

@@ -123,18 +123,15 @@ def _pruned(obj: Raw, owners: Owners, last: FieldSet, of: FieldType) -> Raw:
     owned: FieldSet = {}
     for other in owners.values():
         owned = union(owned, other.fields)
-    everything = with_named_fields(stated_fields(obj, of), of)
-    pruned = _fields_left(obj, last, of)
-    kept = union(pruned, with_named_fields(owned, of))
-    first = removed(obj, difference(everything, kept), of) or {}
+
+    def fields_of(part: Raw | None) -> FieldSet:
+        return with_named_fields(stated_fields(part or {}, of), of)
+
+    everything = fields_of(obj)
+    kept = union(fields_of(removed(obj, last, of)), with_named_fields(owned, of))
     # Fields that other writes made without owning them stay too.
-    gone = difference(everything, with_named_fields(stated_fields(first, of), of))
+    gone = difference(everything, fields_of(removed(obj, difference(everything, kept), of)))
     return removed(obj, intersection(gone, last), of) or {}
-
-
-def _fields_left(obj: Raw, fields: FieldSet, of: FieldType) -> FieldSet:
-    left = removed(obj, fields, of) or {}
-    return with_named_fields(stated_fields(left, of), of)
 
 
 # -- merging a configuration into an object ------------------------------------------------------

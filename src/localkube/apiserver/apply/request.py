@@ -77,7 +77,7 @@ def writer_of(call: Call, now: datetime) -> Writer:
 def tracker(call: Call, now: datetime) -> Track:
     """How the owners of fields follow a create, an update or a patch."""
     if call.route.subresource in _UNTRACKED:
-        return _as_before
+        return lambda new, old, sent: managed_fields.entries_of(old) if old else []
     resource, writer = call.resource, writer_of(call, now)
     show, version = resource.strategy.forms.from_stored, resource.api_version
 
@@ -100,10 +100,6 @@ def tracked_before(track: Track, resource: Resource, obj: Raw) -> Track:
     resource.strategy.completion.defaults(requested)
     entries = track(requested, None, sent)
     return lambda new, old, sent: entries
-
-
-def _as_before(new: Raw, old: Raw | None, sent: list[Raw] | None) -> list[Raw]:
-    return managed_fields.entries_of(old) if old else []
 
 
 def as_requested(new: Raw, old: Raw | None, sent: list[Raw] | None) -> list[Raw]:
@@ -180,7 +176,7 @@ def applied(
     """Apply a configuration; ConflictsError if it changes fields of others without force."""
     managed = managed_fields.decode(managed_fields.entries_of(live)) if live else None
     managed = managed or Managed({}, {})
-    live = _without_entries(live) if live else {}
+    live = {**live, "metadata": _without(live["metadata"], "managedFields")} if live else {}
     if live and not managed.owners:
         # Its owners are not known. They are not asked before the apply, but shown in a conflict.
         first = writer._replace(name=_BEFORE_FIRST_APPLY)
@@ -203,9 +199,8 @@ def applied(
     return (_with_last_applied(obj, config) if writer.name == _KUBECTL else obj), entries
 
 
-def _without_entries(obj: Raw) -> Raw:
-    meta = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
-    return obj | {"metadata": meta}
+def _without(fields: Raw, left_out: str) -> Raw:
+    return {name: value for name, value in fields.items() if name != left_out}
 
 
 def conflict(error: ConflictsError) -> StatusError:
@@ -220,10 +215,10 @@ def conflict(error: ConflictsError) -> StatusError:
         who, path = found[0]
         text = f"Apply failed with 1 conflict: conflict with {who}: {path}"
     else:
-        by_manager: dict[str, list[str]] = {}
+        by_manager: dict[str, str] = {}
         for who, path in found:
-            by_manager.setdefault(who, [f"conflicts with {who}:"]).append(f"- {path}")
-        lines = "\n".join("\n".join(part) for part in by_manager.values())
+            by_manager[who] = f"{by_manager.get(who, f'conflicts with {who}:')}\n- {path}"
+        lines = "\n".join(by_manager.values())
         text = f"Apply failed with {len(found)} conflicts: {lines}"
     return api_errors.apply_conflict(text, causes)
 
@@ -265,21 +260,17 @@ def config_errors(value: Any, of: FieldType) -> list[str]:
 
 def _errors(value: Any, of: FieldType, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
-        yield from _map_errors(value, of, path)
+        for name, part in value.items():
+            field = of.field(name)
+            if field is None:
+                yield f"{path}.{name}", "field not declared in schema"
+            else:
+                yield from _errors(part, field, f"{path}.{name}")
     elif isinstance(value, list) and of.atomic_list:
         for place, item in enumerate(value):
             yield from _errors(item, of.items(), f"{path}[{place}]")
     elif isinstance(value, list):
         yield from _list_errors(value, of, path)
-
-
-def _map_errors(value: dict[str, Any], of: FieldType, path: str) -> Iterator[tuple[str, str]]:
-    for name, part in value.items():
-        field = of.field(name)
-        if field is None:
-            yield f"{path}.{name}", "field not declared in schema"
-        else:
-            yield from _errors(part, field, f"{path}.{name}")
 
 
 def _list_errors(value: list[Any], of: FieldType, path: str) -> Iterator[tuple[str, str]]:
@@ -325,9 +316,8 @@ def _last_applied_fields(live: Raw, version: str, of: FieldType) -> FieldSet | N
         return None
     if not isinstance(last, dict) or last.get("apiVersion") != version or config_errors(last, of):
         return None
-    comparison = compare(last, live, of)
     fields = stated_fields(last, of)
-    for differing in comparison:
+    for differing in compare(last, live, of):
         fields = field_set.difference(fields, differing)
     return fields
 
@@ -338,8 +328,8 @@ def _with_last_applied(obj: Raw, config: Raw) -> Raw:
     if not annotations.get(_LAST_APPLIED):
         return obj
     meta = config["metadata"]
-    own = {k: v for k, v in (meta.get("annotations") or {}).items() if k != _LAST_APPLIED}
-    meta = {**meta, "annotations": own} if "annotations" in meta else meta
+    if "annotations" in meta:
+        meta = {**meta, "annotations": _without(meta["annotations"] or {}, _LAST_APPLIED)}
     text = msgspec.json.encode({**config, "metadata": meta}, order="sorted").decode() + "\n"
     annotations = {**annotations, _LAST_APPLIED: text}
     if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _MAX_ANNOTATIONS:

@@ -48,7 +48,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
+PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
 
 
 def _as_integer(number: float) -> float:
@@ -87,11 +87,9 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
-    return _as_integer(loader.construct_yaml_float(node))
-
-
-_Loader.add_constructor("tag:yaml.org,2002:float", _float)
+_Loader.add_constructor(
+    "tag:yaml.org,2002:float", lambda loader, node: _as_integer(loader.construct_yaml_float(node))
+)
 
 
 def media_type(content_type: str) -> str:
@@ -111,9 +109,9 @@ def read(body: bytes, content_type: str) -> Raw:
 
 def read_patch(body: bytes, kind: str, *, strategic: bool) -> Any:
     """The patch in a body of this media type: an object, or a list for JSON patch."""
-    accepted = tuple(p for p in _PATCHES if strategic or p != STRATEGIC_MERGE_PATCH)
+    accepted = tuple(p for p in PATCHES if strategic or p != STRATEGIC_MERGE_PATCH)
     if kind not in accepted:
-        raise unsupported_media(accepted) if kind in _PATCHES else unsupported_patch()
+        raise unsupported_media(accepted) if kind in PATCHES else unsupported_patch()
     if kind == JSON_PATCH:
         return parse_json(body)
     if kind == APPLY:
@@ -213,7 +211,9 @@ def duplicate_fields(call: Call) -> list[FieldWarning]:
         paths = _in_json(call.body)
     if kind == APPLY and paths:
         with suppress(YamlError):  # JSON that is too large to be read as YAML
-            return _by_line(call.body)
+            keys = (key for _, key in _in_yaml(_composed(call.body), ""))
+            text = 'line {}: key "{}" already set in map'
+            return [FieldWarning(text.format(key.start_mark.line + 1, key.value)) for key in keys]
     text = "json patch duplicate field" if kind == JSON_PATCH else "duplicate field"
     return [FieldWarning(f'{text} "{path}"', path) for path in dict.fromkeys(paths)]
 
@@ -226,13 +226,6 @@ def in_field_order(call: Call, warnings: list[FieldWarning]) -> list[FieldWarnin
     fields = _walk(read(call.body, call.content_type))
     places = {path: i for i, (path, _) in enumerate(fields)}
     return sorted(warnings, key=lambda warning: places.get(warning.path, 0))
-
-
-def _by_line(body: bytes) -> list[FieldWarning]:
-    return [
-        FieldWarning(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
-        for _, key in _in_yaml(_composed(body), "")
-    ]
 
 
 def _composed(body: bytes) -> yaml.Node | None:

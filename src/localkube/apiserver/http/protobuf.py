@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import struct
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -173,28 +173,14 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _time(value: bytes) -> str | None:
+def _time(value: bytes, *, micro: bool = False) -> str | None:
     parts = dict(_fields(value))
     seconds, nanos = _signed(parts.get(1, 0)), parts.get(2, 0)
     if not parts or seconds < -62_135_596_800:  # Go's zero time, or before the year 1
         return None
     moment = datetime.fromtimestamp(seconds, UTC)
-    fraction = f".{nanos // 1000:06}" if nanos else ""
+    fraction = f".{nanos // 1000:06}" if nanos or micro else ""
     return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
-
-
-def _micro_time(value: bytes) -> str | None:
-    whole = _time(value)
-    return whole.replace("Z", ".000000Z") if whole and "." not in whole else whole
-
-
-def _quantity(value: bytes) -> str:
-    text: bytes = dict(_fields(value)).get(1, b"0")
-    return text.decode()
 
 
 def _int_or_string(value: bytes) -> int | str:
@@ -211,7 +197,7 @@ def _raw_json(value: bytes) -> Any:
 
 _SCALARS: dict[str, Callable[[Any], Any]] = {
     "string": lambda value: value.decode(),
-    "bytes": _base64,
+    "bytes": lambda value: base64.b64encode(value).decode(),
     "bool": bool,
     "int32": _signed,
     "int64": _signed,
@@ -219,9 +205,11 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
 }
 _SPECIAL: dict[str, Callable[[bytes], Any]] = {
     f"{_META}.Time": _time,
-    f"{_META}.MicroTime": _micro_time,
+    f"{_META}.MicroTime": partial(_time, micro=True),
     f"{_META}.FieldsV1": _raw_json,
-    "k8s.io.apimachinery.pkg.api.resource.Quantity": _quantity,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": lambda value: (
+        dict(_fields(value)).get(1, b"0").decode()
+    ),
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,
 }

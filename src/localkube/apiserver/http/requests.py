@@ -41,13 +41,9 @@ class Route(NamedTuple):
 
 
 _ON_ONE = {
-    "GET": "get",
-    "HEAD": "head",
-    "PUT": "update",
-    "PATCH": "patch",
-    "DELETE": "delete",
+    "GET": "get", "HEAD": "head", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
     "POST": "create",
-}
+}  # fmt: skip
 _ON_ALL = {"GET": "list", "HEAD": "head", "POST": "create", "DELETE": "deletecollection"}
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 
@@ -132,7 +128,9 @@ def negotiate(accept: str, verb: str = "") -> Form:
         any_offered = True
         shape = parameters.get("as", "")
         if not shape or (shape in _ONE | _MANY and parameters.get("v") == "v1"):
-            if not _fits(verb, media, shape):
+            # A stream without end is no YAML document.
+            endless_yaml = verb == "watch" and media == YAML
+            if endless_yaml or (shape and shape not in _FORMS.get(verb, _ONE)):
                 break  # as with a real server, the next choice is not tried
             return Form(YAML if media == YAML else JSON, shape)
     offered = _STREAMED if verb == "watch" else ", ".join(_OFFERED)
@@ -164,13 +162,6 @@ def _choices(accept: str) -> list[tuple[str, dict[str, str]]]:
         if quality > 0:
             choices.append((-quality, media, parameters))
     return [choice[1:] for choice in sorted(choices, key=lambda choice: choice[0])]
-
-
-def _fits(verb: str, media: str, shape: str) -> bool:
-    """Whether a form is possible for a verb."""
-    if verb == "watch" and media == YAML:  # a stream without end is no YAML document
-        return False
-    return not shape or shape in _FORMS.get(verb, _ONE)
 
 
 # -- calls and answers -----------------------------------------------------------------------------
@@ -213,13 +204,7 @@ class Call:
         namespace = obj["metadata"].get("namespace", "")
         name = "" if verb == "create" else obj["metadata"]["name"]
         route = Route(verb, group, version, plural, namespace, name, subresource)
-        return cls(
-            route,
-            resource,
-            body=codec.dump(obj),
-            content_type="application/json",
-            user_agent=agent,
-        )
+        return cls(route, resource, body=codec.dump(obj), content_type=JSON, user_agent=agent)
 
     def warn(self, *warnings: str) -> None:
         """Add warnings for the client, each once."""
@@ -232,9 +217,12 @@ class Call:
 
     @property
     def field_manager(self) -> str:
-        """The name under which the caller owns the fields that it writes."""
-        name = self.query.get("fieldManager")
-        return name or _printable(self.user_agent.partition("/")[0])
+        """The name under which the caller owns the fields that it writes: as much of its user agent
+        as fits, if it gives none."""
+        if name := self.query.get("fieldManager"):
+            return name
+        agent = "".join(filter(str.isprintable, self.user_agent.partition("/")[0]))
+        return agent.encode()[:MAX_FIELD_MANAGER].decode(errors="ignore")
 
     @property
     def dry_run(self) -> bool:
@@ -249,12 +237,6 @@ class Call:
         if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
             raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": not a whole number')
         return int(text)
-
-
-def _printable(agent: str) -> str:
-    """The start of a user agent that fits into a manager's name."""
-    text = "".join(filter(str.isprintable, agent))
-    return text.encode()[:MAX_FIELD_MANAGER].decode(errors="ignore")
 
 
 class Answer(NamedTuple):

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     """The paths of fields that an object of this group and kind has and its kind does not know."""
 
 
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+
+
 def no_unknown_fields(group: str, kind: str, obj: Raw) -> list[str]:
     """For kinds whose definitions name all their fields."""
     return []
@@ -82,7 +85,8 @@ def resources_of(crd: Raw, known: KnownKinds | None = None) -> Iterator[Resource
             schema=schema,
             walkable_schema=_walkable(schema),
             storage_schema=_walkable(stored) if schema != stored else None,
-            needs_reshaping=(changed or schema != stored) and not _accepts_anything(schema),
+            needs_reshaping=(changed or schema != stored)
+            and not (schema.get(_PRESERVE) and not schema.get("properties")),
             printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
             scale=subresources.get("scale") or {},
             deprecation=_deprecation(version, spec),
@@ -110,10 +114,6 @@ def _walkable(schema: Raw) -> Schema | None:
         return None
     properties = {k: v for k, v in schema.get("properties", {}).items() if k != "metadata"}
     return Schema({**schema, "properties": properties})
-
-
-def _accepts_anything(schema: Raw) -> bool:
-    return not schema.get("properties") and bool(schema.get("x-kubernetes-preserve-unknown-fields"))
 
 
 def _deprecation(version: Raw, spec: Raw) -> str:
@@ -152,17 +152,15 @@ def _strategy(
         generation="spec",
         update_names_revision=True,
         checks=rules.Checks(
-            create=partial(_check_name, Schema(name_rules)),
+            # A schema can restrict the names of new objects.
+            create=lambda obj: structural.check(
+                str(obj["metadata"].get("name") or ""), Schema(name_rules), "metadata.name"
+            ),
             update=partial(_check_unchanged, immutable),
         ),
         status=rules.Status(keeps={"f:metadata": {}, "f:spec": {}}),
         forms=rules.Forms(apply_schema=_apply_schema, unknown_fields=unknown_fields),
     )
-
-
-def _check_name(rules: Schema, obj: Raw) -> Causes:
-    """A schema can restrict the names of new objects."""
-    return structural.check(str(obj["metadata"].get("name") or ""), rules, "metadata.name")
 
 
 def _check_unchanged(paths: tuple[str, ...], new: Raw, old: Raw) -> Causes:

@@ -63,36 +63,21 @@ _CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 # -- create and update ---------------------------------------------------------------------------
 
 
-def _admit_create(crd: Raw, store: ObjectReader, now: datetime) -> None:
-    _check(crd)
-    _complete(crd)
-    crd["status"] = {"storedVersions": [_storage_version(crd)]}
-    crd["status"] |= _accept_names(crd, _names_in_use(crd, store), now)
-
-
-def _admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
-    _check(new, old)
-    _complete(new)
-    accepted = _accept_names(new, _names_in_use(new, store), now)
-    status = {**new.get("status", {}), **accepted}
+def _admit(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
+    """Check and complete a definition; `old` is empty for a new one."""
     stored = old.get("status", {}).get("storedVersions", [])
-    current = _storage_version(new)
-    # Objects of older storage versions stay as they are until they are written again.
-    if current not in stored:
-        status["storedVersions"] = [*stored, current]
-    new["status"] = status
-
-
-def _storage_version(crd: Raw) -> str:
-    return next(str(v["name"]) for v in crd["spec"]["versions"] if v.get("storage"))
-
-
-def _complete(crd: Raw) -> None:
-    spec = crd["spec"]
+    _check(new, stored)
+    spec = new["spec"]
     kind = spec["names"]["kind"]
     fill(spec["names"], singular=kind.lower(), listKind=f"{kind}List")
     conversion = spec.setdefault("conversion", {"strategy": "None"})
     fill_optional((conversion.get("webhook") or {}).get("clientConfig") or {}, "service", port=443)
+    accepted = _accept_names(new, _names_in_use(new, store), now)
+    status = new["status"] = {**new.get("status", {}), **accepted}
+    current = next(str(v["name"]) for v in spec["versions"] if v.get("storage"))
+    # Objects of older storage versions stay as they are until they are written again.
+    if current not in stored:
+        status["storedVersions"] = [*stored, current]
 
 
 # -- names ---------------------------------------------------------------------------------------
@@ -136,8 +121,8 @@ def _accept_names(crd: Raw, others: list[Raw], now: datetime) -> Raw:
     """The accepted names and the conditions of a definition next to the names of others."""
     own = crd["spec"]["names"]
     # Plural, singular and short names are one space of names, in which kubectl looks a word up.
-    words = {n for other in others for n in (*_of(other, _WORDS), *other.get("shortNames", ()))}
-    kinds = {n for other in others for n in _of(other, _KINDS)}
+    words = {n for row in others for n in (*map(row.get, _WORDS), *row.get("shortNames", ()))}
+    kinds = {name for row in others for name in map(row.get, _KINDS)}
     old = (crd.get("status") or {}).get("conditions") or []
     established = condition_is_true(crd, "Established")
     taken = [
@@ -157,10 +142,6 @@ def _accept_names(crd: Raw, others: list[Raw], now: datetime) -> Raw:
         accepted = dict(own)
     rows = rows[:1] if established else rows  # a definition once established stays so
     return {"acceptedNames": accepted, "conditions": _merge_conditions(old, rows, now)}
-
-
-def _of(names_: Raw, fields: tuple[str, ...]) -> list[str]:
-    return [names_[field] for field in fields if names_.get(field)]
 
 
 def _title(field: str) -> str:
@@ -190,15 +171,18 @@ def _merge_conditions(
 # -- checks --------------------------------------------------------------------------------------
 
 
-def _check(crd: Raw, old: Raw | None = None) -> None:
+def _check(crd: Raw, stored: list[str]) -> None:
     spec, name = crd.get("spec") or {}, crd["metadata"].get("name", "")
-    found = list(_check_required(spec)) or [
+    found = [
+        *check_required(spec, "spec", "group", "names", "versions", "scope"),
+        *check_required(spec.get("names") or {}, "spec.names", "plural", "kind"),
+    ] or [
         *_check_names(spec, name),
         *one_of(spec, "scope", ("Cluster", "Namespaced"), "spec"),
         *_check_versions(spec["versions"]),
         *_check_conversion(spec.get("conversion") or {}),
         *_check_approval(spec["group"], crd["metadata"].get("annotations") or {}),
-        *_check_stored_versions(spec["versions"], old),
+        *_check_stored_versions(spec["versions"], stored),
     ]
     if spec.get("preserveUnknownFields"):
         detail = (
@@ -207,11 +191,6 @@ def _check(crd: Raw, old: Raw | None = None) -> None:
         )
         found.append(causes.invalid("spec.preserveUnknownFields", True, detail))
     api_errors.raise_if_invalid(_GROUP, "CustomResourceDefinition", name, found)
-
-
-def _check_required(spec: Raw) -> Causes:
-    yield from check_required(spec, "spec", "group", "names", "versions", "scope")
-    yield from check_required(spec.get("names") or {}, "spec.names", "plural", "kind")
 
 
 def _check_names(spec: Raw, name: str) -> Causes:
@@ -300,10 +279,10 @@ def _check_approval(group: str, annotations: Raw) -> Causes:
         yield causes.invalid(path, approval, f"{detail} {reason}, {_SEE}")
 
 
-def _check_stored_versions(versions: list[Raw], old: Raw | None) -> Causes:
+def _check_stored_versions(versions: list[Raw], stored: list[str]) -> Causes:
     """The causes for versions that are gone although objects may be stored in them."""
     left = {version.get("name") for version in versions}
-    for i, name in enumerate((old or {}).get("status", {}).get("storedVersions", [])):
+    for i, name in enumerate(stored):
         if name not in left:
             detail = (
                 f"missing from spec.versions; {name} was previously a storage version, and must"
@@ -443,7 +422,7 @@ CRDS = Resource(
     short=("crd", "crds"), categories=("api-extensions",), subresources=STATUS,
     strategy=rules.Strategy(
         checks=rules.Checks(immutable=("spec.scope", "spec.names.kind")),
-        admission=rules.Admission(create=_admit_create, update=_admit_update),
+        admission=rules.Admission(lambda crd, store, now: _admit(crd, {}, store, now), _admit),
         generation="spec",
         forms=rules.Forms(check_types=check_nested_types),
         deletion=rules.Deletion(

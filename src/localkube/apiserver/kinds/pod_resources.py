@@ -55,7 +55,7 @@ _EXPLICIT = frozenset(
 
 def complete_requests(spec: Raw) -> None:
     """A limit without a request is also the request, of a container and of the whole pod."""
-    for container in _containers(spec):
+    for container in containers_of(spec):
         resources = container.get("resources") or {}
         for name, amount in (resources.get("limits") or {}).items():
             ensure_map(resources, "requests").setdefault(name, amount)
@@ -76,7 +76,8 @@ def complete_requests(spec: Raw) -> None:
 # -- sums ----------------------------------------------------------------------------------------
 
 
-def _containers(spec: Raw) -> list[Raw]:
+def containers_of(spec: Raw) -> list[Raw]:
+    """All containers of a pod but the ephemeral ones."""
     return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
 
 
@@ -132,7 +133,7 @@ def _largest(a: Charge, b: Charge) -> Charge:
 def qos_class(spec: Raw) -> str:
     """Guaranteed, Burstable or BestEffort, as eviction orders them."""
     whole: Raw = spec.get("resources") or {}
-    holders = [c.get("resources") or {} for c in _containers(spec)]
+    holders = [c.get("resources") or {} for c in containers_of(spec)]
     if whole.get("requests") or whole.get("limits"):
         holders = [whole]
     pairs = [
@@ -177,7 +178,7 @@ def unspecified(hard: Iterable[str], pod: Raw) -> str:
     if whole.get("requests") or whole.get("limits"):
         return ""
     missing: dict[str, set[str]] = {}
-    for container in _containers(spec):
+    for container in containers_of(spec):
         resources = container.get("resources") or {}
         specified = {*(resources.get("requests") or ())}
         specified |= {f"requests.{name}" for name in resources.get("requests") or ()}
@@ -202,20 +203,10 @@ def check_container_resources(resources: Raw, path: str) -> Causes:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, value in limits.items():
         yield from _check_of_container(name, value, f"{path}.limits[{name}]")
-    unlimited = False
     for name, value in requests.items():
         yield from _check_of_container(name, value, f"{path}.requests[{name}]")
-        if name not in limits:
-            unlimited |= not overcommits(name)
-            continue
-        request, limit = parse_quantity(value), parse_quantity(limits[name])
-        if request.nano != limit.nano and not overcommits(name):
-            detail = f"must be equal to {name} limit of {limit}"
-            yield causes.invalid(f"{path}.requests", str(request), detail)
-        elif request.nano > limit.nano:
-            detail = f"must be less than or equal to {name} limit of {limit}"
-            yield causes.invalid(f"{path}.requests", str(request), detail)
-    if unlimited:
+        yield from _check_request(name, value, limits, path, exact=not overcommits(name))
+    if any(name not in limits and not overcommits(name) for name in requests):
         yield causes.required(
             f"{path}.limits", "Limit must be set for non overcommitable resources"
         )
@@ -231,10 +222,16 @@ def check_pod_resources(resources: Raw, path: str) -> Causes:
                 yield causes.not_supported(where, name, ("cpu", "hugepages-", "memory"))
             yield from check_amount(name, value, where)
     for name, value in requests.items():
-        request, limit = parse_quantity(value), parse_quantity(limits.get(name, value))
-        if request.nano > limit.nano:
-            detail = f"must be less than or equal to {name} limit of {limit}"
-            yield causes.invalid(f"{path}.requests", str(request), detail)
+        yield from _check_request(name, value, limits, path, exact=False)
+
+
+def _check_request(name: str, value: Any, limits: Raw, path: str, *, exact: bool) -> Causes:
+    """The cause for a request that does not go with its limit."""
+    request, limit = parse_quantity(value), parse_quantity(limits.get(name, value))
+    if request.nano > limit.nano or (exact and request.nano != limit.nano):
+        rule = "equal" if exact else "less than or equal"
+        detail = f"must be {rule} to {name} limit of {limit}"
+        yield causes.invalid(f"{path}.requests", str(request), detail)
 
 
 def _check_of_container(name: str, value: object, path: str) -> Causes:

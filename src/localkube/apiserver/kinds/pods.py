@@ -140,7 +140,7 @@ def complete_scheduling(pod: Raw, store: ObjectReader) -> None:
 def _admit_create(pod: Raw, store: ObjectReader, now: datetime) -> None:
     if pod["spec"].get("overhead") and not pod["spec"].get("runtimeClassName"):
         why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-        raise api_errors.forbidden("", "pods", pod["metadata"]["name"], why)
+        raise api_errors.forbidden_pod(pod, why)
 
 
 def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:
@@ -202,7 +202,7 @@ def _check_deadline(new_spec: Raw, old_spec: Raw) -> Causes:
 def _fixed_part(spec: Raw, *, gated: bool) -> Raw:
     """The spec without the fields that an update may change."""
     fixed = deepcopy(spec)
-    for container in [*(fixed.get("containers") or ()), *(fixed.get("initContainers") or ())]:
+    for container in pod_resources.containers_of(fixed):
         container.pop("image", None)
     for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
         fixed.pop(name, None)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
-    from kubekit.request_errors import StatusError
     from localkube.apiserver.causes import Causes
     from localkube.apiserver.store.collection import ObjectReader
 
@@ -55,7 +54,7 @@ def set_priority(pod: Raw, store: ObjectReader) -> None:
                 f"the {words} ({spec[field]}) must not be provided in pod spec; priority admission"
                 f" controller computed {computed} from the given PriorityClass name"
             )
-            raise _forbidden(pod, why)
+            raise api_errors.forbidden_pod(pod, why)
         spec[field] = computed
 
 
@@ -72,7 +71,7 @@ def _class_of(pod: Raw, store: ObjectReader) -> Raw:
         return {"value": _SYSTEM[name]}
     entry = store.get(f"{PRIORITY_CLASSES.collection}//{name}")
     if entry is None:
-        raise _forbidden(pod, f"no PriorityClass with name {name} was found")
+        raise api_errors.forbidden_pod(pod, f"no PriorityClass with name {name} was found")
     return codec.decode(entry.value)
 
 
@@ -80,11 +79,6 @@ def _default_classes(store: ObjectReader) -> Iterator[Raw]:
     entries = store.scan(f"{PRIORITY_CLASSES.collection}/")
     classes = (codec.decode(entry.value) for entry in entries)
     return (priority_class for priority_class in classes if priority_class.get("globalDefault"))
-
-
-def _forbidden(pod: Raw, why: str) -> StatusError:
-    meta = pod["metadata"]  # the name is generated later
-    return api_errors.forbidden("", "pods", meta.get("name") or meta.get("generateName"), why)
 
 
 def _check_create(priority_class: Raw) -> Causes:

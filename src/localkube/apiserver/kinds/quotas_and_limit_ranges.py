@@ -18,6 +18,7 @@ from localkube.apiserver.kinds.pod_resources import (
     check_amount,
     check_resource_name,
     check_standard_name,
+    containers_of,
     is_best_effort,
     is_container_resource,
     is_quota_resource,
@@ -308,7 +309,7 @@ def pod_violations(spec: Raw, limit_range: Raw) -> Iterator[str]:
     for item in _limits_of(limit_range):
         holders: list[tuple[Charge, Charge]] = []
         if item.get("type") == CONTAINER:
-            containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+            containers = containers_of(spec)
             holders = [(amounts_of(c, "requests"), amounts_of(c, "limits")) for c in containers]
         elif item.get("type") == POD:
             holders = [(pod_sum(spec, "requests"), pod_sum(spec, "limits"))]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kubekit.objects.meta import SUFFIX_LETTERS
 from localkube.apiserver import api_errors, causes, codec, rules
 from localkube.apiserver.admission import names
+from localkube.apiserver.kinds import pod_resources
 from localkube.apiserver.kinds.field_rules import check_name, each, ensure_map, fill, one_of
 from localkube.apiserver.resource import Resource
 from localkube.apiserver.views.cells import AGE, CREATED_AT, NAME, Cell, rows, text
@@ -137,10 +138,6 @@ def _check_update(new: Raw, old: Raw) -> Causes:
         yield causes.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
 
 
-def _role(binding: Raw, now: datetime) -> str:
-    return f"{text(binding, 'roleRef.kind')}/{text(binding, 'roleRef.name')}"
-
-
 def _subjects(kind: str) -> Cell:
     """The column of the subjects of a kind; service accounts are shown with their namespace."""
 
@@ -164,7 +161,7 @@ def _binding_strategy(*kinds: str) -> rules.Strategy:
         admission=rules.Admission(grants=True),
         table=rules.Table(
             NAME
-            | {"Role": _role}
+            | {"Role": lambda b, now: f"{text(b, 'roleRef.kind')}/{text(b, 'roleRef.name')}"}
             | AGE
             | {f"{kind}s+": _subjects(kind) for kind in ("User", "Group", "ServiceAccount")}
         ),
@@ -214,13 +211,12 @@ def complete_pod(pod: Raw, store: ObjectReader) -> None:
 
 
 def _account(pod: Raw, name: str, store: ObjectReader) -> Raw:
-    meta = pod["metadata"]
-    namespace = meta["namespace"]
+    namespace = pod["metadata"]["namespace"]
     entry = store.get(codec.key(SERVICE_ACCOUNTS, namespace, name))
     if entry is None:
         account = f"{namespace}/{name}"
         why = f'error looking up service account {account}: serviceaccount "{name}" not found'
-        raise api_errors.forbidden("", "pods", meta.get("name") or meta.get("generateName"), why)
+        raise api_errors.forbidden_pod(pod, why)
     return codec.decode(entry.value)
 
 
@@ -228,7 +224,7 @@ def _mount_token(spec: Raw) -> None:
     volumes = spec.get("volumes") or []
     name = _VOLUME + "".join(random.choices(SUFFIX_LETTERS, k=5))
     needed = False
-    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+    for container in pod_resources.containers_of(spec):
         mounts = container.get("volumeMounts") or []
         if not any(mount.get("mountPath") == TOKEN_DIRECTORY for mount in mounts):
             mount = {"name": name, "readOnly": True, "mountPath": TOKEN_DIRECTORY}

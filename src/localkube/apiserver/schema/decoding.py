@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kubekit import schemas
 from kubekit.objects.quantity import parse_quantity
 from localkube.apiserver import api_errors, causes
-from localkube.apiserver.http.bodies import (
-    FieldWarning,
-    duplicate_fields,
-    in_field_order,
-    read,
-)
+from localkube.apiserver.http.bodies import FieldWarning, duplicate_fields, in_field_order, read
 from localkube.apiserver.http.protobuf import Field, struct_layout, struct_name
 from localkube.apiserver.resource import Resource
 from localkube.apiserver.schema import structural
@@ -221,12 +216,12 @@ def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
     """
     # Left out: an empty list of owners has a meaning, and their fields have no schema.
     owners = obj["metadata"].get("managedFields")
-    if not _are_entries(owners):
-        _decode_strictly(call, obj, stored)
-        return
-    del obj["metadata"]["managedFields"]
+    are_entries = isinstance(owners, list) and all(isinstance(entry, dict) for entry in owners)
+    if are_entries:
+        del obj["metadata"]["managedFields"]
     _decode_strictly(call, obj, stored)
-    obj["metadata"]["managedFields"] = owners
+    if are_entries:
+        obj["metadata"]["managedFields"] = owners
 
 
 def decode_patched(call: Call, new: Raw, old: Raw, stored: Collection[str]) -> None:
@@ -244,17 +239,17 @@ def decode_patched(call: Call, new: Raw, old: Raw, stored: Collection[str]) -> N
     new.update({name: rest[name] for name in names if name in rest})
 
 
-def _are_entries(owners: Any) -> bool:
-    return isinstance(owners, list) and all(isinstance(entry, dict) for entry in owners)
-
-
 def _decode_strictly(call: Call, obj: Raw, stored: Collection[str]) -> None:
     resource, schema = call.resource, schema_of(call.resource)
     if schema is None:
         return
     patched = call.route.verb == "patch"
+    patch = call.body if patched else b""
     unknown = _screen_metadata(resource, obj)
-    nulls = _may_hold_nulls(call)
+    # Most bodies have no nulls, and need no walk. YAML has more words for null, and a JSON patch
+    # can copy one.
+    other_words = "yaml" in call.content_type or "json-patch" in call.content_type
+    nulls = other_words or _NULL.search(call.body) is not None
     # Before `prune`, which drops nulls where Go would write zeros.
     if not resource.custom and nulls:
         fill_nulls(obj, _struct_of(resource))
@@ -269,12 +264,13 @@ def _decode_strictly(call: Call, obj: Raw, stored: Collection[str]) -> None:
     strictness = call.query.get("fieldValidation", "")
     if warnings and strictness == "Strict":
         why = f"strict decoding error: {', '.join(warning.text for warning in warnings)}"
-        raise _unreadable(resource, why, call.body if patched else b"")
+        raise _unreadable(resource, why, patch)
     if not resource.custom:
-        patch = call.body if patched else b""
         if not clean:
             _check_types(resource, structural.check(obj, schema, integral_floats=False), patch)
-        _check_struct(resource, obj, schema, patch)
+        _check_types(resource, resource.strategy.forms.check_types(obj, schema), patch)
+        write_as_go_does(obj, _struct_of(resource))
+        shorten_quantities(obj, schema)
     # Here, because the layout of custom objects is not known.
     write_as_go_does(obj["metadata"], _METADATA_STRUCT)
     if strictness != "Ignore":
@@ -297,20 +293,6 @@ def preserved_unknown_fields(call: Call, obj: Raw) -> list[str]:
     if call.route.subresource or call.query.get("fieldValidation") == "Ignore":
         return []
     return call.resource.strategy.forms.unknown_fields(obj)
-
-
-def _may_hold_nulls(call: Call) -> bool:
-    """Whether a body may contain nulls; most do not, and then no walk is needed."""
-    # YAML has more words for null, and a JSON patch can copy one.
-    other_words = "yaml" in call.content_type or "json-patch" in call.content_type
-    return other_words or _NULL.search(call.body) is not None
-
-
-def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
-    """Check the types that the schema does not have, and write the object as Go would."""
-    _check_types(resource, resource.strategy.forms.check_types(obj, schema), patch)
-    write_as_go_does(obj, _struct_of(resource))
-    shorten_quantities(obj, schema)
 
 
 def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:

@@ -34,12 +34,6 @@ ABSENT = object()
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def _is_unchanged(value: Any, old: Any) -> bool:
-    """Whether a value is equal to the old one."""
-    # The bytes too, because True == 1 in Python; `==` first, because it is much faster.
-    return value == old and _encoder.encode(value) == _encoder.encode(old)
-
-
 def _old_value(key: str | int, part: Any, old: Any, raw: Raw) -> Any:
     """The old value of `part`, which is under `key` of a value with this schema."""
     if isinstance(key, str):
@@ -166,7 +160,8 @@ def check(
     # Most values are plain text: testing for it first makes every write faster.
     if schema.accepts_any_text and isinstance(value, str):
         return []
-    if old is not ABSENT and _is_unchanged(value, old):
+    # The bytes too, because True == 1 in Python; `==` first, because it is much faster.
+    if old is not ABSENT and value == old and _encoder.encode(value) == _encoder.encode(old):
         return []
     wrong_type = _check_type(value, schema, path, integral_floats)
     if wrong_type is not None:
@@ -231,8 +226,7 @@ def type_word(value: Any) -> str:
 def _check_type(value: Any, schema: Schema, path: str, integral_floats: bool) -> Cause | None:
     raw = schema.raw
     if raw.get("x-kubernetes-int-or-string") or raw.get("format") == "int-or-string":
-        fits = isinstance(value, int | str) and not isinstance(value, bool)
-        if not fits:
+        if not isinstance(value, int | str) or isinstance(value, bool):
             return _mistyped(path, value, "integer,string")
         # The format is that of built-in kinds; it is a Go type with an int32.
         if isinstance(value, int) and raw.get("format") == "int-or-string" and not _is_int32(value):
@@ -245,24 +239,16 @@ def _check_type(value: Any, schema: Schema, path: str, integral_floats: bool) ->
     # Built-in kinds, without `integral_floats`, are decoded into Go types, which know fewer formats
     # and do not accept 5.0 as an integer.
     formed = values.matches_format if integral_floats else values.decodes_as
-    if (
-        schema.type == "string"
-        and isinstance(value, str)
-        and not formed(value, raw.get("format", ""))
-    ):
-        return causes.mistyped(
-            path, value, f'{path} in body must be of type {raw["format"]}: "{value}"'
-        )
-    fits = isinstance(value, _TYPES.get(schema.type, ()))
-    if isinstance(value, bool) and schema.type != "boolean":  # a bool is an int in Python
-        fits = False
-    if (
-        isinstance(value, float)
-        and schema.type == "integer"
-        and integral_floats
-        and value.is_integer()
-    ):
-        fits = True
+    is_text = schema.type == "string" and isinstance(value, str)
+    if is_text and not formed(value, raw.get("format", "")):
+        rule = f'{path} in body must be of type {raw["format"]}: "{value}"'
+        return causes.mistyped(path, value, rule)
+    if isinstance(value, bool):  # it is an int in Python
+        fits = schema.type == "boolean"
+    elif isinstance(value, float) and schema.type == "integer":
+        fits = integral_floats and value.is_integer()
+    else:
+        fits = isinstance(value, _TYPES.get(schema.type, ()))
     return None if fits else _mistyped(path, value, schema.type)
 
 

@@ -178,10 +178,6 @@ def _is(parse: Callable[[str], object], text: str) -> bool:
     return True
 
 
-def _is_date(text: str) -> bool:
-    return len(text) == len("2026-01-02") and _is(date.fromisoformat, text)
-
-
 def _is_base64(text: str) -> bool:
     return bool(text) and _is(_decode_base64, text.replace("\n", ""))
 
@@ -200,10 +196,6 @@ def _is_uri(text: str) -> bool:
     ):
         return False
     return not re.search("%(?![0-9a-fA-F]{2})", text.partition("?")[0])
-
-
-def _is_host(text: str) -> bool:
-    return len(text) <= 255 and _HOST.fullmatch(text) is not None
 
 
 def _is_address(sign: str) -> Callable[[str], bool]:
@@ -233,12 +225,12 @@ def _uuid(version: str = _HEX, variant: str = _HEX) -> Callable[[str], bool]:
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _PAIRS, _FOURS = f"({_HEX}{{2}}[:-])", f"({_HEX}{{4}}\\.)"
 _FORMATS: dict[str, Callable[[str], bool]] = {
-    "date": _is_date,
+    "date": lambda text: len(text) == len("2026-01-02") and _is(date.fromisoformat, text),
     "date-time": _is_time,
     "datetime": _is_time,
     "duration": _is_duration,
     "email": _matches(rf"{_ADDRESS}|({_ATOM}|\"[^\"]*\"|\s)*<{_ADDRESS}>"),
-    "hostname": _is_host,
+    "hostname": lambda text: len(text) <= 255 and _HOST.fullmatch(text) is not None,
     "ipv4": _is_address("."),
     "ipv6": _is_address(":"),
     "cidr": _is_network,

@@ -20,20 +20,12 @@ if TYPE_CHECKING:
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # The version whose schemas and messages this server has.
 VERSION: Raw = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": KUBERNETES_VERSION,
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "none",
-    "compiler": "cpython",
+    "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+    "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+    "gitVersion": KUBERNETES_VERSION, "gitCommit": "", "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "cpython",
     "platform": f"linux/{_ARCHITECTURES.get(platform.machine(), platform.machine())}",
-}
+}  # fmt: skip
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """Clients know an aggregated document by its content type."""
 
@@ -96,10 +88,9 @@ def _by_version(registry: Registry) -> dict[str, dict[str, list[Resource]]]:
 def _groups(registry: Registry) -> list[Raw]:
     groups = []
     for group, by_version in _by_version(registry).items():
-        if not group:
-            continue
         versions = [{"groupVersion": f"{group}/{v}", "version": v} for v in by_version]
-        groups.append({"name": group, "versions": versions, "preferredVersion": versions[0]})
+        if group:
+            groups.append({"name": group, "versions": versions, "preferredVersion": versions[0]})
     return groups
 
 
@@ -124,11 +115,12 @@ def _rows(resource: Resource) -> Iterator[Raw]:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": _verbs(resource),
-        **_nicknames(resource),
+        **_verbs_and_nicknames(resource),
     }
-    if "get" in resource.verbs:
-        row["storageVersionHash"] = _storage_hash(resource)
+    if "get" in resource.verbs:  # a hash that changes with the storage version
+        stored = f"{resource.group}/{resource.storage_version}/{resource.kind}"
+        digest = hashlib.sha256(stored.encode()).digest()[:8]
+        row["storageVersionHash"] = base64.b64encode(digest).decode()
     yield row
     for name, gvk, verbs in _subresources(resource):
         sub: Raw = {
@@ -147,20 +139,11 @@ def _rows(resource: Resource) -> Iterator[Raw]:
 _CUSTOM_ORDER = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
 
 
-def _verbs(resource: Resource) -> list[str]:
-    return _CUSTOM_ORDER if resource.custom else sorted(resource.verbs)
-
-
-def _nicknames(resource: Resource) -> Raw:
-    """Short names and categories, if there are any."""
+def _verbs_and_nicknames(resource: Resource) -> Raw:
+    """Verbs, and short names and categories if there are any."""
     nicknames = {"shortNames": list(resource.short), "categories": list(resource.categories)}
-    return {field: names for field, names in nicknames.items() if names}
-
-
-def _storage_hash(resource: Resource) -> str:
-    """A hash that changes with the storage version."""
-    stored = f"{resource.group}/{resource.storage_version}/{resource.kind}"
-    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
+    verbs = _CUSTOM_ORDER if resource.custom else sorted(resource.verbs)
+    return {"verbs": verbs} | {field: names for field, names in nicknames.items() if names}
 
 
 def _subresources(resource: Resource) -> Iterator[tuple[str, Raw, tuple[str, ...]]]:
@@ -208,8 +191,7 @@ def _described(resource: Resource) -> Raw:
         "responseKind": resource.gvk,
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": _verbs(resource),
-        **_nicknames(resource),
+        **_verbs_and_nicknames(resource),
     }
     if resource.subresources:
         row["subresources"] = [

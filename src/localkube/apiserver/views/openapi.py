@@ -29,9 +29,7 @@ REFERENCE = "#/components/schemas/"
 _CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _META = METADATA.rpartition(".")[0]
 _LIST_META, STATUS, DELETE_OPTIONS = (
-    f"{_META}.ListMeta",
-    f"{_META}.Status",
-    f"{_META}.DeleteOptions",
+    f"{_META}.{name}" for name in ("ListMeta", "Status", "DeleteOptions")
 )
 SCALE = "io.k8s.api.autoscaling.v1.Scale"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
@@ -88,20 +86,16 @@ def _document(resources: list[Resource]) -> Raw:
     paths: Raw = {}
     for resource in resources:
         name, _ = types.add_kind(resource)
-        for path in _paths(resource):
-            paths[path] = _operations(resource, name, named=path.endswith("}"))
+        namespace = "/namespaces/{namespace}" if resource.namespaced else ""
+        collection = f"{resource.root}{namespace}/{resource.plural}"
+        paths[collection] = _operations(resource, name, named=False)
+        paths[f"{collection}/{{name}}"] = _operations(resource, name, named=True)
     return {
         "openapi": "3.0.0",
         "info": INFO,
         "paths": paths,
         "components": {"schemas": types.by_name},
     }
-
-
-def _paths(resource: Resource) -> list[str]:
-    namespace = "/namespaces/{namespace}" if resource.namespaced else ""
-    collection = f"{resource.root}{namespace}/{resource.plural}"
-    return [collection, f"{collection}/{{name}}"]
 
 
 def _operations(resource: Resource, schema: str, *, named: bool) -> Raw:
@@ -203,7 +197,7 @@ def _unfolded(node: Any) -> Any:
 
 def _list_type(resource: Resource, name: str) -> Raw:
     kind = f"{resource.kind}List"
-    items = {"type": "array", "items": {"$ref": REFERENCE + name}}
+    items = f"List of {resource.plural}. More info: {_CONVENTIONS}"
     metadata = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
     return {
         "type": "object",
@@ -211,10 +205,7 @@ def _list_type(resource: Resource, name: str) -> Raw:
         "required": ["items"],
         "properties": {
             **_TYPE_META,
-            "items": {
-                **items,
-                "description": f"List of {resource.plural}. More info: {_CONVENTIONS}",
-            },
+            "items": {"type": "array", "items": {"$ref": REFERENCE + name}, "description": items},
             "metadata": _wrapped(_LIST_META, metadata),
         },
         GVK: [{**resource.gvk, "kind": kind}],

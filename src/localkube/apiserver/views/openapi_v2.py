@@ -13,6 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from localkube.apiserver import codec
+from localkube.apiserver.http.bodies import PATCHES
 from localkube.apiserver.views.openapi import (
     DELETE_OPTIONS,
     GVK,
@@ -48,10 +49,6 @@ _TYPES = {
     "force": "boolean", "orphanDependents": "boolean", "watch": "boolean",
     "gracePeriodSeconds": "integer", "limit": "integer",
 }  # fmt: skip
-_PATCHES = [
-    f"application/{kind}"
-    for kind in ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
-] + ["application/apply-patch+yaml"]
 
 
 def document(registry: Registry) -> Raw:
@@ -70,7 +67,10 @@ def document(registry: Registry) -> Raw:
             item = paths.setdefault(path, {"parameters": _path_parameters(resource, path)})
             item[verb] = _operation(resource, names, path, verb, action)
     definitions = {
-        name: _custom_type(schema) if name in custom else lowered(schema)
+        # kubectl would take every field outside of a list of properties for unknown.
+        name: {"type": "object", GVK: schema[GVK]}
+        if name in custom and schema.get(_PRESERVE)
+        else lowered(schema)
         for name, schema in types.by_name.items()
     }
     return {"swagger": "2.0", "info": INFO, "paths": paths, "definitions": definitions}
@@ -79,16 +79,12 @@ def document(registry: Registry) -> Raw:
 # -- types -----------------------------------------------------------------------------------------
 
 
-def _custom_type(schema: Raw) -> Raw:
-    if schema.get(_PRESERVE):
-        # kubectl would take every field outside of a list of properties for unknown.
-        return {"type": "object", GVK: schema[GVK]}
-    return lowered(schema)
-
-
 def lowered(schema: Raw) -> Raw:
     """A schema of version 3 in the form of version 2."""
-    schema = _single(schema)
+    wrapped = schema.get("allOf")
+    if isinstance(wrapped, list) and len(wrapped) == 1 and "$ref" in wrapped[0]:
+        # A reference that stands in `allOf` only to have a description beside it.
+        schema = {**schema, **wrapped[0]}
     if schema.get("oneOf") and "type" not in schema:  # a number or a text
         schema = {**schema, "type": "string"}
     result = {
@@ -108,14 +104,6 @@ def lowered(schema: Raw) -> Raw:
         if not result["required"]:
             del result["required"]
     return result
-
-
-def _single(schema: Raw) -> Raw:
-    """A reference that stands in `allOf` only to have a description beside it."""
-    wrapped = schema.get("allOf")
-    if isinstance(wrapped, list) and len(wrapped) == 1 and "$ref" in wrapped[0]:
-        return {**{k: v for k, v in schema.items() if k != "allOf"}, **wrapped[0]}
-    return schema
 
 
 def _lowered_part(key: str, value: Any) -> Any:
@@ -176,12 +164,18 @@ def _operation(
     gvk = {"group": "autoscaling", "version": "v1", "kind": "Scale"} if scale else resource.gvk
     codes = {"post": ("200", "201", "202"), "put": ("200", "201"), "delete": ("200", "202")}
     schema = {"$ref": f"#/definitions/{answer}"}
-    operation: Raw = {
+    return {
         "operationId": _operation_id(resource, path, action),
-        "consumes": _PATCHES if verb == "patch" else ["*/*"],
+        "consumes": list(PATCHES) if verb == "patch" else ["*/*"],
         "produces": ["application/json", "application/yaml"],
         "schemes": ["https"],
-        "parameters": [*_body(verb, action, own), *_query(action)],
+        "parameters": [
+            *_body(verb, action, own),
+            *(
+                {"name": n, "in": "query", "type": _TYPES.get(n, "string"), "uniqueItems": True}
+                for n in _QUERY.get(action, ())
+            ),
+        ],
         "responses": {
             code: {"description": _MEANINGS[code], "schema": schema}
             for code in codes.get(action, ("200",))
@@ -189,7 +183,6 @@ def _operation(
         "x-kubernetes-action": action,
         GVK: gvk if not (scale and resource.custom) else resource.gvk,
     }
-    return operation
 
 
 def _body(verb: str, action: str, own: str) -> list[Raw]:
@@ -202,13 +195,6 @@ def _body(verb: str, action: str, own: str) -> list[Raw]:
         reference = {"$ref": f"#/definitions/{DELETE_OPTIONS}"}
         return [{"name": "body", "in": "body", "schema": reference}]
     return []
-
-
-def _query(action: str) -> list[Raw]:
-    return [
-        {"name": name, "in": "query", "type": _TYPES.get(name, "string"), "uniqueItems": True}
-        for name in _QUERY.get(action, ())
-    ]
 
 
 _WORDS = {"get": "read", "put": "replace", "post": "create", "deletecollection": "delete"}

@@ -46,31 +46,18 @@ async def selected(call: Call, backend: NodeBackend | None) -> list[PodLog]:
     """The logs that the path and the selectors select."""
     selectors = selection(call.resource, call.query, call.route.name)
     logs: list[PodLog] = await backend.pod_logs() if isinstance(backend, PodLogSource) else []
-    return sorted(
-        (
-            log
-            for log in logs
-            if call.route.namespace in ("", log.metadata.namespace)
-            and selectors.labels.matches(log.metadata.labels)
-            and selectors.fields.matches(_fields(log).__getitem__)
-        ),
-        key=_order,
-    )
-
-
-def _fields(log: PodLog) -> dict[str, str]:
-    meta = log.metadata
-    return {
-        "metadata.name": meta.name,
-        "metadata.namespace": meta.namespace,
-        "podName": log.pod_name,
-        "podUid": log.pod_uid,
-    }
-
-
-def _order(log: PodLog) -> tuple[float, str]:
-    at = log.metadata.creation_timestamp
-    return (at.timestamp() if at is not None else 0.0), log.metadata.name
+    found: list[tuple[float, str, PodLog]] = []
+    for log in logs:
+        meta, at = log.metadata, log.metadata.creation_timestamp
+        fields = {"metadata.name": meta.name, "metadata.namespace": meta.namespace}
+        fields |= {"podName": log.pod_name, "podUid": log.pod_uid}
+        if (
+            call.route.namespace in ("", meta.namespace)
+            and selectors.labels.matches(meta.labels)
+            and selectors.fields.matches(fields.__getitem__)
+        ):
+            found.append((at.timestamp() if at is not None else 0.0, meta.name, log))
+    return [log for *_, log in sorted(found, key=lambda row: row[:2])]
 
 
 def _shown(call: Call, log: PodLog) -> Raw:

@@ -33,16 +33,14 @@ async def answer(
     assert measured is not None
     selected = selection(measured, call.query, call.route.name)
     prefix = codec.prefix(measured, call.route.namespace if measured.namespaced else "")
-    selected_objects = [codec.decode(e.value) for e in store.scan(prefix) if selected.matches(e)]
+    metas = [codec.decode(e.value)["metadata"] for e in store.scan(prefix) if selected.matches(e)]
     items: list[Raw] = []
     if isinstance(backend, UsageSource):
         usage = await backend.usage()
-        by_key = _nodes(store, usage) if call.resource.plural == "nodes" else _pods(usage)
-        items = [
-            _shown(call, obj, usage) | by_key[key]
-            for obj in selected_objects
-            if (key := _key(obj)) in by_key
-        ]
+        of_nodes = call.resource.plural == "nodes"
+        by_key = _nodes(store, usage) if of_nodes else _pods(usage)
+        key = "name" if of_nodes else "uid"
+        items = [_shown(call, m, usage) | by_key[m[key]] for m in metas if m[key] in by_key]
     if call.route.verb == "list":
         return json_answer(lists.head(call.resource, {}) | {"items": items})
     if not items:
@@ -50,13 +48,8 @@ async def answer(
     return json_answer(items[0], 200, call.resource)
 
 
-def _key(obj: Raw) -> str:
-    """Pods are known by uid, nodes by name."""
-    meta = obj["metadata"]
-    return str(meta["uid"] if meta.get("namespace") else meta["name"])
-
-
 def _pods(usage: Usage) -> dict[str, Raw]:
+    """The usage of pods by uid."""
     return {
         uid: {"containers": [{"name": n, "usage": _amounts(u)} for n, u in containers.items()]}
         for uid, containers in usage.pods.items()
@@ -64,7 +57,7 @@ def _pods(usage: Usage) -> dict[str, Raw]:
 
 
 def _nodes(store: Store, usage: Usage) -> dict[str, Raw]:
-    """The usage of a node is the sum of its pods: declared nodes share one machine."""
+    """The usage of nodes by name: the sum of its pods, because declared nodes share one machine."""
     total = {e.key.rpartition("/")[2]: Consumption(0.0, 0) for e in store.scan("nodes/")}
     for entry in store.scan("pods/"):
         pod = codec.decode(entry.value)
@@ -75,8 +68,7 @@ def _nodes(store: Store, usage: Usage) -> dict[str, Raw]:
     return {name: {"usage": _amounts(used)} for name, used in total.items()}
 
 
-def _shown(call: Call, obj: Raw, usage: Usage) -> Raw:
-    meta = obj["metadata"]
+def _shown(call: Call, meta: Raw, usage: Usage) -> Raw:
     return {
         "kind": call.resource.kind,
         "apiVersion": call.resource.api_version,
