@@ -45,7 +45,7 @@ async def create_missing(verbs: Verbs, roles: Iterable[Raw]) -> None:
     async with asyncio.TaskGroup() as group:
         for resource, obj in _initial_objects(roles):
             if verbs.store.get(codec.key(resource, "", obj["metadata"]["name"])) is None:
-                call = Call.internal(resource, "create", obj, agent="kube-apiserver")
+                call = Call.internal(resource, "create", obj, agent=_AGENT)
                 group.create_task(verbs.create(call))
 
 
@@ -70,18 +70,23 @@ async def publish(
     the port at which pods reach this server."""
     objects = [(services, _service(service_address, port))]
     if address and not address.startswith("127."):  # no Endpoints object may contain loopback
-        endpoint_port = {"name": "https", "port": port, "protocol": "TCP"}
-        objects += [
-            (ENDPOINTS, _endpoints(address, endpoint_port)),
-            (ENDPOINT_SLICES, _slice(address, endpoint_port)),
-        ]
+        ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+        endpoints = {
+            "metadata": _metadata(**{"endpointslice.kubernetes.io/skip-mirror": "true"}),
+            "subsets": [{"addresses": [{"ip": address}], "ports": ports}],
+        }
+        endpoint_slice = {
+            "metadata": _metadata(**{"kubernetes.io/service-name": _NAME}),
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+            "ports": ports,
+        }
+        objects += [(ENDPOINTS, endpoints), (ENDPOINT_SLICES, endpoint_slice)]
     try:
         for resource, obj in objects:
             stored = verbs.store.get(codec.key(resource, _NAMESPACE, _NAME))
-            if stored is None:
-                await verbs.create(Call.internal(resource, "create", obj, agent=_AGENT))
-            else:
-                await verbs.update(Call.internal(resource, "update", obj, agent=_AGENT))
+            verb = "create" if stored is None else "update"
+            await verbs.by_name[verb](Call.internal(resource, verb, obj, agent=_AGENT))
     except ApiError as error:  # the disk is full, but the server must start anyway
         log.warning("the service %s was not written: %s", _NAME, error)
 
@@ -95,22 +100,6 @@ def _service(address: str, port: int) -> Raw:
     metadata = _metadata(component="apiserver", provider="kubernetes")
     spec = {"clusterIP": address, "ipFamilyPolicy": "SingleStack", "ports": [row]}
     return {"metadata": metadata, "spec": {"type": "ClusterIP", **spec}}
-
-
-def _endpoints(address: str, port: Raw) -> Raw:
-    return {
-        "metadata": _metadata(**{"endpointslice.kubernetes.io/skip-mirror": "true"}),
-        "subsets": [{"addresses": [{"ip": address}], "ports": [port]}],
-    }
-
-
-def _slice(address: str, port: Raw) -> Raw:
-    return {
-        "metadata": _metadata(**{"kubernetes.io/service-name": _NAME}),
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-        "ports": [port],
-    }
 
 
 # -- services of another range ---------------------------------------------------------------------

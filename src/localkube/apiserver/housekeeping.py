@@ -48,10 +48,8 @@ class Housekeeping:
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._compact())
-            group.create_task(self._back_up())
-            group.create_task(self._expiry.run())
-            group.create_task(self._report_damage())
+            for work in (self._compact, self._back_up, self._expiry.run, self._report_damage):
+                group.create_task(work())
 
     async def _compact(self) -> None:
         """Forget history older than five to ten minutes; on a full disk, all of it."""
@@ -94,17 +92,14 @@ class Housekeeping:
 
 
 def _damage_event(row: OddRow, now: str) -> dict[str, object]:
-    message = (
-        f"The stored object {row.key} is damaged (revision {row.revision}) and was set aside;"
-        " `arena check` says what is damaged."
-    )
     return {
         "metadata": {"generateName": "damaged-object-", "namespace": "default"},
         # The namespace of the object may be missing too.
         "involvedObject": {"kind": "Namespace", "name": "default"},
         "type": "Warning",
         "reason": "DamagedObject",
-        "message": message,
+        "message": f"The stored object {row.key} is damaged (revision {row.revision}) and was set"
+        " aside; `arena check` says what is damaged.",
         "source": {"component": "apiserver"},
         "firstTimestamp": now,
         "lastTimestamp": now,

@@ -59,20 +59,17 @@ def _openapi(request: web.Request, registry: Registry, accept: str) -> web.Respo
     path = request.path.rstrip("/")
     if path == "/openapi/v2":
         document = openapi_v2.document(registry)
-        if openapi_v2.MEDIA_TYPE in accept:
-            headers = {"Content-Type": openapi_v2.SENT}
-            return web.Response(body=openapi_v2.encode(document), headers=headers)
-        return web.Response(body=codec.dump(document), headers={"Content-Type": JSON})
+        packed = openapi_v2.MEDIA_TYPE in accept
+        body = openapi_v2.encode(document) if packed else codec.dump(document)
+        media = openapi_v2.SENT if packed else JSON
+        return web.Response(body=body, headers={"Content-Type": media})
     found = openapi.document(registry, path) if path.startswith("/openapi/v3") else None
     if found is None:
         raise web.HTTPNotFound(text="404 page not found\n")
-    # The hash names the content, so the client need not ask again.
-    kept = (
-        {"Cache-Control": "public, max-age=31536000, immutable"}
-        if request.query.get("hash")
-        else {}
-    )
-    return web.Response(body=codec.dump(found), headers={"Content-Type": JSON, **kept})
+    headers = {"Content-Type": JSON}
+    if request.query.get("hash"):  # it names the content, so the client need not ask again
+        headers["Cache-Control"] = "public, max-age=31536000, immutable"
+    return web.Response(body=codec.dump(found), headers=headers)
 
 
 def _health(request: web.Request, store: Store, components: Mapping[str, str]) -> web.Response:

@@ -54,18 +54,12 @@ def read_patch(call: Call) -> Patch:
     strategic = not call.resource.custom or call.route.subresource == "scale"
     media_type = bodies.media_type(call.content_type)
     patch = Patch(media_type, bodies.read_patch(call.body, media_type, strategic=strategic))
-    if patch.is_apply:
-        _check_apply(call, patch.body)
-    return patch
-
-
-def _check_apply(call: Call, body: Raw) -> None:
-    """An apply needs a field manager, a version and a kind."""
-    if not call.query.get("fieldManager"):
+    if patch.is_apply and not call.query.get("fieldManager"):
         cause = causes.required("fieldManager", "is required for apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
-    if not body.get("apiVersion") or not body.get("kind"):
+    if patch.is_apply and not (patch.body.get("apiVersion") and patch.body.get("kind")):
         raise bad_request("apiVersion and kind must be set in an applied object")
+    return patch
 
 
 # -- JSON patch ------------------------------------------------------------------------------------
@@ -109,11 +103,15 @@ def json_patch(target: Raw, patch: Any) -> Raw:
 def _applied(target: Raw, operations: list[Raw | None]) -> Raw:
     document, work = codec.copy(target), _Work()
     for operation in (operation or {} for operation in operations):
-        _check_types(operation)
-        if operation.get("op") == "replace" and operation.get("path") == "":
-            document = _document(_copy(operation.get("value")))
-        else:
+        for name in ("op", "path", "from"):
+            if not isinstance(operation.get(name), str | None):
+                raise bad_request(f"json patch: the {name} of an operation must be text")
+        if operation.get("op") != "replace" or operation.get("path") != "":
             _apply(document, operation, work)
+        elif isinstance(operation.get("value"), dict):
+            document = codec.copy(operation["value"])
+        else:
+            raise unprocessable()
     return document
 
 
@@ -137,18 +135,6 @@ class _Work:
             raise too_large("The JSON patch has too many operations on a long list")
 
 
-def _check_types(operation: Raw) -> None:
-    for name in ("op", "path", "from"):
-        if not isinstance(operation.get(name), str | None):
-            raise bad_request(f"json patch: the {name} of an operation must be text")
-
-
-def _document(value: Any) -> Raw:
-    if not isinstance(value, dict):
-        raise unprocessable()
-    return value
-
-
 def _apply(document: Raw, operation: Raw, work: _Work) -> None:
     """Apply one operation in place, and count its work."""
     place, value = _place(document, operation.get("path")), operation.get("value")
@@ -156,9 +142,9 @@ def _apply(document: Raw, operation: Raw, work: _Work) -> None:
         work.count_moved(place)
     match operation.get("op"):
         case "add":
-            place.add(_copy(value))
+            place.add(codec.copy(value))
         case "replace":
-            place.put(_copy(value))
+            place.put(codec.copy(value))
         case "remove":
             place.remove()
         case "test":
@@ -178,10 +164,6 @@ def _apply(document: Raw, operation: Raw, work: _Work) -> None:
             _place(document, operation["path"]).add(moved)
         case _:
             raise unprocessable()
-
-
-def _copy(value: Any) -> Any:
-    return codec.decode(codec.dump(value))
 
 
 class _Place(NamedTuple):
@@ -301,11 +283,10 @@ def _check_directives(patch: Raw) -> None:
 def _merge_field(result: Raw, key: str, value: Any, schema: Schema | None) -> None:
     if value is None:
         result.pop(key, None)
+    elif isinstance(value, list) and schema is not None and schema.merges:
+        result[key] = _merge_list(result.get(key) or [], value, schema)
     elif isinstance(value, list):
-        if schema is not None and schema.merges:
-            result[key] = _merge_list(result.get(key) or [], value, schema)
-        else:
-            result[key] = _plain(value)
+        result[key] = _plain(value)
     else:
         result[key] = strategic_merge(result.get(key), value, schema)
 

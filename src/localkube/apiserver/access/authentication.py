@@ -68,22 +68,17 @@ class Authenticator:
     def user(self, headers: CIMultiDictProxy[str]) -> User:
         """The user of a request; 401 without a valid token."""
         token = bearer_token(headers.get("Authorization", ""))
-        user = self._token_owner(token)
+        # Compared in constant time: the duration of an answer must not reveal the token.
+        if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token):
+            user: User | None = _ADMIN
+        else:
+            user = self._tokens.user(token) if token else None
         if user is None:
             raise api_errors.unauthorized()
         impersonated = _impersonated_user(headers)
-        if impersonated is None:
-            return user
-        self._authorizer.check_impersonation(user, impersonated)
-        return impersonated
-
-    def _token_owner(self, token: str) -> User | None:
-        if not token:
-            return None
-        # Compared in constant time: the duration of an answer must not reveal the token.
-        if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token):
-            return _ADMIN
-        return self._tokens.user(token)
+        if impersonated is not None:
+            self._authorizer.check_impersonation(user, impersonated)
+        return impersonated or user
 
 
 def bearer_token(header: str) -> str:
@@ -96,7 +91,7 @@ def service_account(
     namespace: str, name: str, uid: str = "", extra: Mapping[str, tuple[str, ...]] | None = None
 ) -> User:
     """The user of a service account."""
-    groups = (*_account_groups(namespace), AUTHENTICATED)
+    groups = (*account_groups(namespace), AUTHENTICATED)
     return User(f"{_ACCOUNT}{namespace}:{name}", groups, uid, extra or {})
 
 
@@ -106,7 +101,7 @@ def account_of(user: str) -> tuple[str, str] | None:
     return (namespace, name) if user.startswith(_ACCOUNT) and namespace and name else None
 
 
-def _account_groups(namespace: str) -> tuple[str, str]:
+def account_groups(namespace: str) -> tuple[str, str]:
     return ACCOUNTS, f"{ACCOUNTS}:{namespace}"
 
 
@@ -126,7 +121,7 @@ def _impersonated_user(headers: CIMultiDictProxy[str]) -> User | None:
     # Kubernetes adds the groups that every service account, and every known user, is in.
     account = account_of(name)
     if account and not groups:
-        groups = list(_account_groups(account[0]))
+        groups = list(account_groups(account[0]))
     if name != _ANONYMOUS and AUTHENTICATED not in groups:
         groups.append(AUTHENTICATED)
     return User(name, tuple(groups), uid, extra)

@@ -8,18 +8,14 @@ durable.
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.objects.selectors import InvalidSelector, parse_fields
 from kubekit.request_errors import StatusError
 from localkube.apiserver import api_errors, codec
-from localkube.apiserver.access.authentication import (
-    ACCOUNTS,
-    AUTHENTICATED,
-    INTERNAL_USER,
-    User,
-    account_of,
-)
+from localkube.apiserver.access import authentication
+from localkube.apiserver.access.authentication import INTERNAL_USER, User, account_of
 from localkube.apiserver.kinds.roles_and_accounts import GROUP
 
 if TYPE_CHECKING:
@@ -73,8 +69,7 @@ class Authorizer:
     def _role_changed(self, change: Change) -> None:
         self._roles.pop(change.entry.key, None)
         if not change.deleted:
-            role = codec.decode(change.entry.value)
-            self._roles[change.entry.key] = role.get("rules") or ()
+            self._roles[change.entry.key] = codec.decode(change.entry.value).get("rules") or ()
 
     def _binding_changed(self, change: Change) -> None:
         _, namespace, name = change.entry.key.split("/")
@@ -178,7 +173,12 @@ def rule_allows(rule: Raw, access: AccessQuery) -> bool:
     if not _has(rule, "verbs", access.verb):
         return False
     if access.path:
-        return any(_covers(pattern, access.path) for pattern in rule.get("nonResourceURLs") or ())
+        return any(
+            access.path.startswith(pattern.rstrip("*"))
+            if pattern.endswith("*")
+            else access.path == pattern
+            for pattern in rule.get("nonResourceURLs") or ()
+        )
     names = rule.get("resourceNames")
     # `*/scale` allows the scale of every resource; `pods` does not allow `pods/log`.
     any_with_subresource = f"*/{access.subresource}" if access.subresource else ""
@@ -192,12 +192,6 @@ def rule_allows(rule: Raw, access: AccessQuery) -> bool:
 def _has(rule: Raw, field: str, *alternatives: str) -> bool:
     values = rule.get(field) or ()
     return "*" in values or any(value in values for value in alternatives)
-
-
-def _covers(pattern: str, path: str) -> bool:
-    if pattern.endswith("*"):
-        return path.startswith(pattern.rstrip("*"))
-    return path == pattern
 
 
 def _binding_text(binding: Raw, subject: Raw) -> str:
@@ -251,21 +245,18 @@ def _selected_name(selector: str) -> str:
 def _impersonation(user: User) -> list[AccessQuery]:
     """The access needed to act as this user: to the name and to each group, uid and extra."""
     account = account_of(user.name)
-    implied = {AUTHENTICATED}
+    implied = {authentication.AUTHENTICATED}
     if account:
         namespace, name = account
         needed = [AccessQuery("impersonate", "", "serviceaccounts", namespace=namespace, name=name)]
-        implied |= {ACCOUNTS, f"{ACCOUNTS}:{namespace}"}
+        implied |= {*authentication.account_groups(namespace)}
     else:
         needed = [AccessQuery("impersonate", "", "users", name=user.name)]
     needed += [
         AccessQuery("impersonate", "", "groups", name=g) for g in user.groups if g not in implied
     ]
-    group = "authentication.k8s.io"
+    more = partial(AccessQuery, "impersonate", "authentication.k8s.io")
     if user.uid:
-        needed.append(AccessQuery("impersonate", group, "uids", name=user.uid))
-    for key, values in user.extra.items():
-        needed += [
-            AccessQuery("impersonate", group, "userextras", key, name=value) for value in values
-        ]
-    return needed
+        needed.append(more("uids", name=user.uid))
+    pairs = ((key, value) for key, values in user.extra.items() for value in values)
+    return needed + [more("userextras", key, name=value) for key, value in pairs]

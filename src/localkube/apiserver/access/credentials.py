@@ -31,12 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAMES = (
-    "localhost",
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
+    "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
-)
+)  # fmt: skip
 _VALIDITY = timedelta(days=3650)
 _MARGIN = timedelta(days=30)
 """A certificate is renewed this long before it expires. Only a server that starts checks it."""

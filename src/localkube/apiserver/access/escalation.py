@@ -79,12 +79,12 @@ def _without_bookkeeping(obj: Raw) -> Raw:
 
 def _not_covered(granted: Iterable[Raw], own: Sequence[Raw]) -> list[str]:
     """The granted permissions that the user lacks, as Kubernetes lists them: verbs per resource."""
-    verbs: defaultdict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
+    # Dictionaries instead of sets, because they keep their order.
+    verbs: defaultdict[tuple[tuple[str, str], ...], dict[str, None]] = defaultdict(dict)
     for target, access in (single for rule in granted for single in _singles(rule)):
-        covered = any(rule_allows(rule, access) for rule in own)
-        if not covered and access.verb not in verbs[target]:
-            verbs[target].append(access.verb)
-    return sorted(_rule_text(target, missing) for target, missing in verbs.items() if missing)
+        if not any(rule_allows(rule, access) for rule in own):
+            verbs[target][access.verb] = None
+    return sorted(_rule_text(target, [*missing]) for target, missing in verbs.items())
 
 
 def _singles(rule: Raw) -> Iterator[tuple[tuple[tuple[str, str], ...], AccessQuery]]:

@@ -45,7 +45,10 @@ def answer(call: Call, authorizer: Authorizer, tokens: Tokens, now: datetime) ->
             review["status"] = _access(authorizer, _subject(spec), spec)
         case "localsubjectaccessreviews":
             meta.setdefault("namespace", call.route.namespace)
-            _check_local(spec, call.route.namespace)
+            namespace = (spec.get("resourceAttributes") or {}).get("namespace", "")
+            if namespace != call.route.namespace:
+                path, why = "spec.resourceAttributes.namespace", "must match metadata.namespace"
+                raise _invalid(path, namespace, why)
             review["status"] = _access(authorizer, _subject(spec), spec)
         case "selfsubjectrulesreviews":
             review["status"] = _rules(authorizer, call.user, spec)
@@ -124,13 +127,6 @@ def _subject(spec: Raw) -> User:
     if not spec.get("user") and not spec.get("groups"):
         raise _invalid("spec.user", "", "at least one of user or group must be specified")
     return User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
-
-
-def _check_local(spec: Raw, namespace: str) -> None:
-    requested = (spec.get("resourceAttributes") or {}).get("namespace", "")
-    if requested != namespace:
-        why = "must match metadata.namespace"
-        raise _invalid("spec.resourceAttributes.namespace", requested, why)
 
 
 def _invalid(field: str, value: object, why: str) -> StatusError:

@@ -65,7 +65,12 @@ class Tokens:
     ) -> None:
         self._key = key
         self._public_key = key.public_key()
-        self._key_id = _key_id(self._public_key)
+        der = self._public_key.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        # The ID of a key is its fingerprint.
+        fingerprint = base64.urlsafe_b64encode(hashlib.sha256(der).digest())
+        self._key_id = fingerprint.decode().rstrip("=")
         self._store = store
         self._clock = clock
         self._refused = refused
@@ -93,15 +98,11 @@ class Tokens:
         now = self._clock()
         issued = int(now.timestamp())
         bound = self._bound_object(spec.get("boundObjectRef"), account)
+        metadata = {name: account[name] for name in ("name", "namespace", "uid")}
         answer = {
             "kind": "TokenRequest",
             "apiVersion": _API,
-            "metadata": {
-                "name": account["name"],
-                "namespace": account["namespace"],
-                "uid": account["uid"],
-                "creationTimestamp": timestamp(now),
-            },
+            "metadata": metadata | {"creationTimestamp": timestamp(now)},
             "spec": {
                 "audiences": audiences,
                 "expirationSeconds": lifetime,
@@ -219,11 +220,3 @@ class Tokens:
         claims: Raw = parts["payload"]
         self._verified[token] = claims
         return claims
-
-
-def _key_id(key: ec.EllipticCurvePublicKey) -> str:
-    """The ID of a key: its fingerprint."""
-    data = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")

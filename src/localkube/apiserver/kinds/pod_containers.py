@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from localkube.apiserver import causes, codec
 from localkube.apiserver.admission import names
 from localkube.apiserver.kinds import field_rules
-from localkube.apiserver.kinds.pod_resources import check_container_resources
+from localkube.apiserver.kinds.pod_resources import check_container_resources, containers_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,12 +30,9 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBE_NUMBERS = (
-    "initialDelaySeconds",
-    "timeoutSeconds",
-    "periodSeconds",
-    "successThreshold",
+    "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
     "failureThreshold",
-)
+)  # fmt: skip
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _ONE_SOURCE_RULE = (
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or"
@@ -46,16 +43,9 @@ _ENV_NAME_RULE = (
     " '='"
 )
 _ENV_FIELDS = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-)
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+    "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
 _FILE_FIELDS = ("spec.restartPolicy", "spec.schedulerName", "spec.hostNetwork", "status.phase")
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['.*'\]")
 
@@ -81,9 +71,12 @@ def complete_container(container: Raw, *, host_network: bool) -> None:
             field_rules.fill(port, hostPort=port.get("containerPort"))
     for variable in container.get("env") or ():
         complete_reference(variable.get("valueFrom") or {})
-    for kind in _PROBES:
-        if container.get(kind) is not None:
-            _complete_probe(container[kind])
+    for probe in (container[kind] for kind in _PROBES if container.get(kind) is not None):
+        _complete_handler(probe)
+        field_rules.fill_optional(probe, "grpc", service="")
+        field_rules.fill_zeros(
+            probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3
+        )
     for hook in ("postStart", "preStop"):
         _complete_handler((container.get("lifecycle") or {}).get(hook) or {})
 
@@ -92,13 +85,6 @@ def complete_reference(source: Raw) -> None:
     """Fill in the defaults of a reference to a field or a resource of the pod itself."""
     field_rules.fill_optional(source, "fieldRef", apiVersion="v1")
     field_rules.fill_optional(source, "resourceFieldRef", divisor="0")
-
-
-def _complete_probe(probe: Raw) -> None:
-    _complete_handler(probe)
-    field_rules.fill_optional(probe, "grpc", service="")
-    field_rules.fill_zeros(probe, timeoutSeconds=1, periodSeconds=10)
-    field_rules.fill_zeros(probe, successThreshold=1, failureThreshold=3)
 
 
 def _complete_handler(handler: Raw) -> None:
@@ -263,7 +249,6 @@ def _check_handler(kind: str, handler: Raw, path: str) -> Causes:
 
 SUBRESOURCE = "ephemeralcontainers"
 _FIELD = "ephemeralContainers"
-_PATH = f"spec.{_FIELD}"
 _REFUSED = "cannot be set for an Ephemeral Container"
 # A workload must not depend on them. Empty values are what the real server has for missing ones.
 _FORBIDDEN = (
@@ -289,11 +274,7 @@ def keep_all_but_ephemeral(new: Raw, old: Raw) -> None:
 
 def check_ephemeral(spec: Raw, path: str, volumes: Collection[str]) -> Causes:
     """The causes for invalid ephemeral containers."""
-    others = {
-        str(container.get("name") or "")
-        for field in ("containers", "initContainers")
-        for container in spec.get(field) or ()
-    }
+    others = {str(container.get("name") or "") for container in containers_of(spec)}
     seen = set(others)
     for where, container in field_rules.each(spec, path, _FIELD):
         yield from check_container(container, where, volumes)
@@ -319,8 +300,7 @@ def check_ephemeral_change(new: Raw, old: Raw) -> Causes:
     for before in old["spec"].get(_FIELD) or ():
         name = before.get("name")
         after = by_name.get(name)
-        if after == before:
-            continue
-        verb = "removed" if after is None else "changed"
-        detail = f'existing ephemeral containers "{name}" may not be {verb}\n'
-        yield causes.forbidden(_PATH, detail)
+        if after != before:
+            verb = "removed" if after is None else "changed"
+            detail = f'existing ephemeral containers "{name}" may not be {verb}\n'
+            yield causes.forbidden(f"spec.{_FIELD}", detail)

@@ -17,15 +17,9 @@ if TYPE_CHECKING:
 
 
 _HOST_PATH_TYPES = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
+    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate",
     "Socket",
-)
+)  # fmt: skip
 _REQUIRED = {
     "hostPath": "path",
     "secret": "secretName",
@@ -88,12 +82,12 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
     """The causes for an invalid spec."""
     yield from field_rules.check_no_nul(spec, path)
     volumes: set[str] = set()
-    for where, volume in field_rules.each(spec, path, "volumes"):
+    for where, volume in each(spec, path, "volumes"):
         yield from _check_volume(volume, where, volumes)
     yield from field_rules.check_required(spec, path, "containers")
     seen: set[str] = set()
     for field in ("containers", "initContainers"):
-        for where, container in field_rules.each(spec, path, field):
+        for where, container in each(spec, path, field):
             yield from pod_containers.check_container(container, where, volumes)
             name = str(container.get("name") or "")
             if name and name in seen:
@@ -102,10 +96,10 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
     if spec.get("ephemeralContainers"):
         yield from pod_containers.check_ephemeral(spec, path, volumes)
     yield from check_pod_resources(spec.get("resources") or {}, f"{path}.resources")
-    yield from field_rules.one_of(spec, "restartPolicy", _RESTART_POLICIES, path)
+    yield from one_of(spec, "restartPolicy", _RESTART_POLICIES, path)
     security = spec.get("securityContext") or {}
     yield from pod_containers.check_pod_security(security, f"{path}.securityContext")
-    yield from field_rules.one_of(spec, "dnsPolicy", _DNS_POLICIES, path)
+    yield from one_of(spec, "dnsPolicy", _DNS_POLICIES, path)
     yield from names.check_labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     yield from _check_affinity(spec.get("affinity") or {}, f"{path}.affinity")
     yield from _check_gates(spec, path)
@@ -115,7 +109,7 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
     deadline = spec.get("activeDeadlineSeconds")
     yield from field_rules.check_range(deadline, 1, MAX_SECONDS, f"{path}.activeDeadlineSeconds")
     yield from field_rules.check_grace(spec, path)
-    for where, toleration in field_rules.each(spec, path, "tolerations"):
+    for where, toleration in each(spec, path, "tolerations"):
         yield from _check_toleration(toleration, where)
 
 
@@ -128,7 +122,7 @@ def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
         if field and not codec.at(volume, f"{kind}.{field}"):
             yield causes.required(f"{path}.{kind}.{field}")
         if kind == "hostPath":
-            yield from field_rules.one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")
+            yield from one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")
         if kind == "projected":
             yield from _check_projected(volume[kind], f"{path}.{kind}")
         if kind == "emptyDir" and is_negative(volume[kind].get("sizeLimit")):
@@ -145,33 +139,29 @@ def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
 
 
 def _check_projected(projected: Raw, path: str) -> Causes:
-    for where, source in field_rules.each(projected, path, "sources"):
+    for where, source in each(projected, path, "sources"):
         yield from _check_files(source, where)
         token = source.get("serviceAccountToken")
         if token is not None:
-            yield from _check_token(token, path, f"{where}.serviceAccountToken")
+            seconds = token.get("expirationSeconds", field_rules.TOKEN_SECONDS)
+            field = f"{where}.serviceAccountToken.expirationSeconds"
+            yield from field_rules.check_token_lifetime(seconds, field)
+            # The real server does not say which source has the wrong path.
+            yield from field_rules.check_required(token, path, "path")
+            yield from field_rules.check_relative_path(str(token.get("path") or ""), f"{path}.path")
 
 
 def _check_files(volume: Raw, path: str) -> Causes:
     """The files that a volume, or a source of a projected one, names itself."""
     for kind in ("secret", "configMap"):
-        for where, item in field_rules.each(volume.get(kind) or {}, f"{path}.{kind}", "items"):
-            for field in ("key", "path"):
-                yield from field_rules.check_required(item, where, field)
+        for where, item in each(volume.get(kind) or {}, f"{path}.{kind}", "items"):
+            yield from field_rules.check_required(item, where, "key", "path")
             yield from field_rules.check_file_path(str(item.get("path") or ""), f"{where}.path")
     # The real server does not say which item it is about.
     where = f"{path}.downwardAPI"
-    for _, item in field_rules.each(volume.get("downwardAPI") or {}, where, "items"):
+    for _, item in each(volume.get("downwardAPI") or {}, where, "items"):
         yield from field_rules.check_required(item, where, "path")
         yield from field_rules.check_file_path(str(item.get("path") or ""), f"{where}.path")
-
-
-def _check_token(token: Raw, path: str, where: str) -> Causes:
-    """A token in a file. The real server does not say which source has the wrong path."""
-    seconds = token.get("expirationSeconds", field_rules.TOKEN_SECONDS)
-    yield from field_rules.check_token_lifetime(seconds, f"{where}.expirationSeconds")
-    yield from field_rules.check_required(token, path, "path")
-    yield from field_rules.check_relative_path(str(token.get("path") or ""), f"{path}.path")
 
 
 # -- scheduling ----------------------------------------------------------------------------------
@@ -184,8 +174,6 @@ _OUTAGES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 def _check_affinity(affinity: Raw, path: str) -> Causes:
     """The causes for an invalid affinity."""
-    if not affinity:
-        return
     yield from _check_nodes(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
     for kind in ("podAffinity", "podAntiAffinity"):
         yield from _check_pods(affinity.get(kind) or {}, f"{path}.{kind}")
@@ -287,11 +275,5 @@ def tolerate_short_outages(spec: Raw) -> None:
             t.get("key") in (taint, None, "") and t.get("effect") in ("NoExecute", None, "")
             for t in tolerations
         ):
-            tolerations.append(
-                {
-                    "key": taint,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-            )
+            row = {"key": taint, "operator": "Exists", "effect": "NoExecute"}
+            tolerations.append(row | {"tolerationSeconds": 300})

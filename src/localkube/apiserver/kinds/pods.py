@@ -6,7 +6,6 @@ The parts of a spec, which templates have too, are in `pod_spec`, `pod_container
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +14,7 @@ from kubekit.objects import status_column
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import convert
 from kubekit.objects.meta import MAX_SECONDS
-from localkube.apiserver import api_errors, causes, rules
+from localkube.apiserver import api_errors, causes, codec, rules
 from localkube.apiserver.codec import at
 from localkube.apiserver.kinds import (
     pod_containers,
@@ -201,7 +200,7 @@ def _check_deadline(new_spec: Raw, old_spec: Raw) -> Causes:
 
 def _fixed_part(spec: Raw, *, gated: bool) -> Raw:
     """The spec without the fields that an update may change."""
-    fixed = deepcopy(spec)
+    fixed = codec.copy(spec)
     for container in pod_resources.containers_of(fixed):
         container.pop("image", None)
     for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):

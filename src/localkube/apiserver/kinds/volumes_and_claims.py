@@ -5,7 +5,6 @@ An update gives a claim its volume; a bound claim may request more storage if it
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from kubekit.objects.quantity import Amount, parse_quantity
@@ -167,7 +166,7 @@ def _check_update(new: Raw, old: Raw) -> Causes:
 
 def _fixed_part(claim: Raw, old: Raw, *, bound: bool) -> Raw:
     """The spec without fields that are still to be set and, of a bound claim, its requests."""
-    fixed = deepcopy(claim.get("spec") or {})
+    fixed = codec.copy(claim.get("spec") or {})
     for name in ("volumeName", "storageClassName"):
         if not (old.get("spec") or {}).get(name):
             fixed.pop(name, None)

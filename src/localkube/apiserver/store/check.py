@@ -6,7 +6,7 @@ Restoring never changes the damaged files: it moves them to a separate folder.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,6 @@ from localkube.apiserver.store.database import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _MAX_NAMES = 1000
@@ -109,13 +108,11 @@ def _report(database: Path, problems: list[str], objects: int, odd: list[str]) -
 
 def _rows(database: Path) -> tuple[int, list[str]]:
     """The number of objects, and the keys of damaged rows."""
-    newest: dict[str, Row | OddRow] = {}
     with closing(connect_read_only(database)) as db:
         if not check_version(db, database):
             return 0, []  # the next start creates the tables
-        for columns in db.execute(f"SELECT {COLUMNS} FROM log NOT INDEXED ORDER BY revision"):
-            row = read_row(columns)
-            newest[row.key] = row
+        query = f"SELECT {COLUMNS} FROM log NOT INDEXED ORDER BY revision"
+        newest = {row.key: row for row in map(read_row, db.execute(query))}
     odd = sorted(key for key, row in newest.items() if isinstance(row, OddRow))
     return sum(isinstance(row, Row) and not row.deleted for row in newest.values()), odd
 
@@ -125,7 +122,13 @@ def restore(database: Path, source: Path | None = None) -> tuple[Path, Path]:
 
     Returns the backup and the folder with the files that were in use.
     """
-    with _locked(database):
+    try:
+        lock = take_lock(database)
+    except ConfigError as error:
+        raise UsageError(
+            f"{database.parent} is in use: the local cluster is up", hint="`arena down` stops it."
+        ) from error
+    with lock:
         source, draft = _good_copy(database, source)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         folder = database.parent / f"replaced-{stamp}"
@@ -162,14 +165,13 @@ def _copy(backup: Path, database: Path) -> Path:
                 raise DamagedStore(f"{backup} is damaged: {(problems or ['it has no objects'])[0]}")
             prepare(db, draft, index_damaged=index_damaged)
             _forget_the_past(db, backup, database)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, MusterError) as error:
         draft.unlink(missing_ok=True)
+        if isinstance(error, MusterError):
+            raise
         if isinstance(error, sqlite3.OperationalError):  # the disk is full, for instance
             raise MusterError(f"{backup} cannot be restored: {error}") from error
         raise DamagedStore(f"{backup} is damaged: SQLite cannot read it: {error}") from error
-    except MusterError:
-        draft.unlink(missing_ok=True)
-        raise
     return draft
 
 
@@ -193,15 +195,3 @@ def _forget_the_past(db: sqlite3.Connection, backup: Path, database: Path) -> No
     db.execute("UPDATE compacted SET revision = ?", (revision,))
     db.execute("PRAGMA application_id = 0")  # the next start begins a new record of writes
     db.execute("COMMIT")
-
-
-@contextmanager
-def _locked(database: Path) -> Iterator[None]:
-    try:
-        lock = take_lock(database)
-    except ConfigError as error:
-        raise UsageError(
-            f"{database.parent} is in use: the local cluster is up", hint="`arena down` stops it."
-        ) from error
-    with lock:
-        yield

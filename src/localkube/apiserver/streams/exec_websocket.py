@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from aiohttp import WSMsgType, web
 
+from kubekit.client.streams.exec_session import V4, V5, Channel
 from kubekit.errors import MusterError
 from kubekit.request_errors import StatusError
 from localkube.apiserver import api_errors, codec
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from localkube.node_interface import ExecOptions, NodeBackend
 
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-_STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _KEY = "Sec-WebSocket-Key"
 _PING = 15.0  # proxies commonly close connections that are idle for 30 or 60 seconds
 
@@ -57,14 +56,14 @@ class ExecChannels:
             yield size
 
     async def stdout(self, data: bytes) -> None:
-        await self._socket.send_bytes(bytes([_STDOUT]) + data)
+        await self._socket.send_bytes(bytes([Channel.STDOUT]) + data)
 
     async def stderr(self, data: bytes) -> None:
-        await self._socket.send_bytes(bytes([_STDERR]) + data)
+        await self._socket.send_bytes(bytes([Channel.STDERR]) + data)
 
     async def finish(self, outcome: Raw) -> None:
         """Send the result, as the last message."""
-        await self._socket.send_bytes(bytes([_ERROR]) + codec.dump(outcome))
+        await self._socket.send_bytes(bytes([Channel.ERROR]) + codec.dump(outcome))
 
     async def pump(self) -> None:
         """Dispatch the client's messages until it disconnects."""
@@ -78,11 +77,11 @@ class ExecChannels:
         await self._sizes.put(None)
 
     async def _take(self, channel: int, data: bytes) -> None:
-        if channel == _STDIN and data:
+        if channel == Channel.STDIN and data:
             await self._input.put(data)
-        elif channel == _CLOSE and data[:1] == bytes([_STDIN]):
+        elif channel == Channel.CLOSE and data[:1] == bytes([Channel.STDIN]):
             await self._input.put(None)
-        elif channel == _RESIZE:
+        elif channel == Channel.RESIZE:
             try:
                 size = msgspec.json.decode(data, type=_Size)
             except (msgspec.DecodeError, RecursionError):
@@ -111,9 +110,8 @@ async def run(
             with suppress(ConnectionResetError):  # the client need not wait for the outcome
                 await channels.finish(running.result())
                 await socket.close()
-        running.cancel()
-        pump.cancel()
-        pings.cancel()
+        for task in (running, pump, pings):
+            task.cancel()
     return socket
 
 
@@ -141,12 +139,11 @@ async def _outcome(
 ) -> Raw:
     """Run the command and return the Status of its end."""
     try:
-        code = await backend.exec(pod, options, channels)
+        return exit_status(await backend.exec(pod, options, channels))
     except StatusError as error:
         return api_errors.body(error)
     except MusterError as error:
         return api_errors.body(StatusError(str(error), status=500, reason="InternalError"))
-    return exit_status(code)
 
 
 def exit_status(code: int) -> Raw:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import random
 import re
-import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
@@ -24,7 +23,7 @@ from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Mapping
     from socket import socket
 
     from aiohttp import ClientRequest, ClientTimeout
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from localkube.node_interface import NodeBackend
 
     Dial = Callable[[str, int], Awaitable[socket]]
-    from collections.abc import Mapping
-
     from localkube.apiserver.http.requests import Call
 
 
@@ -80,10 +77,12 @@ async def forward(
     request: web.Request, backend: NodeBackend, call: Call, server: str
 ) -> web.StreamResponse:
     """Forward a request to `SCHEME://HOST:PORT` and stream the answer."""
-    if redirect := _with_slash(request, call):
-        return redirect
-    slash = "/" if request.path.endswith("/") and call.route.rest else ""
     query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+    slash = "/" if request.path.endswith("/") else ""
+    if not (call.route.rest or slash) and request.method in ("GET", "HEAD"):
+        # A redirect to the root, without which the relative links of the server lead nowhere.
+        return web.Response(status=301, headers={"Location": f"{request.rel_url.raw_path}/{query}"})
+    slash = slash if call.route.rest else ""
     url = f"{server}/{call.route.rest}{slash}{query}"
     # The body is forwarded as it comes, so it must not be decompressed on the way.
     session = aiohttp.ClientSession(connector=NodeConnector(backend.dial), auto_decompress=False)
@@ -96,7 +95,7 @@ async def forward(
                 data=call.body or None,
                 allow_redirects=False,  # the client follows them, or not
                 skip_auto_headers=("Accept-Encoding",),  # only the client knows what it accepts
-                ssl=_any_certificate() if server.startswith("https:") else True,
+                ssl=False,  # as with a real server: nobody knows which certificate a pod has
             )
         except aiohttp.ClientError as error:
             message = f"error trying to reach service: {error}"
@@ -108,22 +107,6 @@ async def forward(
                 await response.write(piece)
             await response.write_eof()
             return response
-
-
-def _with_slash(request: web.Request, call: Call) -> web.Response | None:
-    """A redirect to the root of the server, without which its relative links would lead nowhere."""
-    if call.route.rest or request.path.endswith("/") or request.method not in ("GET", "HEAD"):
-        return None
-    query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
-    return web.Response(status=301, headers={"Location": f"{request.rel_url.raw_path}/{query}"})
-
-
-def _any_certificate() -> ssl.SSLContext:
-    """As with a real server: nobody knows which certificate a pod should have."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _forwarded(headers: Mapping[str, str], *others: str) -> list[tuple[str, str]]:
@@ -197,17 +180,16 @@ def endpoint(endpoints: Raw, name: str, requested: str) -> tuple[str, int]:
     subsets = endpoints.get("subsets") or []
     if not subsets:
         requested = endpoints["metadata"]["name"]
-    found = [place for subset in subsets for place in _places(subset, name)]
+    found = [
+        (address["ip"], port["port"])
+        for subset in subsets
+        for port in subset.get("ports") or ()
+        if (port.get("name") or "") == name
+        for address in subset.get("addresses") or ()
+    ]
     if not found:
         raise _unavailable(f'no endpoints available for service "{requested}"')
     return random.choice(found)
-
-
-def _places(subset: Raw, name: str) -> Iterator[tuple[str, int]]:
-    for port in subset.get("ports") or ():
-        if (port.get("name") or "") == name:
-            for address in subset.get("addresses") or ():
-                yield address["ip"], port["port"]
 
 
 def _unavailable(message: str) -> StatusError:

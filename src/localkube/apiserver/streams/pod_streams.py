@@ -22,11 +22,7 @@ from localkube.apiserver.kinds.field_rules import NOT_NEGATIVE
 from localkube.apiserver.kinds.services import ENDPOINTS
 from localkube.apiserver.streams import exec_websocket, http_proxy, port_forward
 from localkube.apiserver.views import pod_logs
-from localkube.node_interface import (
-    ExecOptions,
-    LogOptions,
-    PodLogSource,
-)
+from localkube.node_interface import ExecOptions, LogOptions, PodLogSource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -198,9 +194,10 @@ def _log_causes(call: Call) -> Causes:
 def container_of(pod: Raw, requested: str) -> str:
     """The requested container; a pod with several containers needs a name."""
     name = pod["metadata"]["name"]
-    spec = pod["spec"]
-    names = [c["name"] for c in spec.get("containers") or ()]
-    inits = [c["name"] for c in spec.get("initContainers") or ()]
+    names, inits, ephemeral = (
+        [c["name"] for c in pod["spec"].get(field) or ()]
+        for field in ("containers", "initContainers", "ephemeralContainers")
+    )
     if not requested:
         if len(names) == 1:
             return str(names[0])
@@ -208,7 +205,6 @@ def container_of(pod: Raw, requested: str) -> str:
         if inits:
             listed += f" or one of the init containers: [{' '.join(inits)}]"
         raise api_errors.bad_request(f"a container name must be specified for pod {name}, {listed}")
-    ephemeral = [c["name"] for c in spec.get("ephemeralContainers") or ()]
     if requested not in (*names, *inits, *ephemeral):
         raise api_errors.bad_request(f"container {requested} is not valid for pod {name}")
     return requested

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from kubekit.client.streams.exec_session import V4
 from kubekit.errors import MusterError
 from kubekit.objects.annotation_values import read_integer
 from localkube.apiserver import api_errors
-from localkube.apiserver.streams.exec_websocket import V4, check_upgrade, keep_open
+from localkube.apiserver.streams.exec_websocket import check_upgrade, keep_open
 from localkube.apiserver.streams.http_proxy import LAST_PORT
 from localkube.apiserver.streams.spdy import PROTOCOL as SPDY
 from localkube.apiserver.streams.spdy import Data, Ended, HeaderReader, Mux, Opening, Reply, Reset

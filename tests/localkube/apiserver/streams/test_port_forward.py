@@ -14,10 +14,10 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.client import Client
+from kubekit.client.streams.exec_session import V4
 from kubekit.objects.meta import Key
 from kubekit.request_errors import Unreachable
 from localkube.apiserver.streams import port_forward
-from localkube.apiserver.streams.exec_websocket import V4
 from localkube.apiserver.streams.port_forward import _Stream
 from localkube.apiserver.streams.spdy import (
     MAX_BLOCK,
