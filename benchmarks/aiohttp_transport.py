@@ -82,7 +82,7 @@ class AiohttpTransport(HttpTransport):
             )
         return await self._session.request(
             request.method,
-            URL(self._base + request.target, encoded=True),
+            URL(self._endpoint.url + request.target, encoded=True),
             data=request.body,
             headers=self._headers_for(request, credential),
             ssl=self._pool._tls or True,
@@ -102,4 +102,4 @@ class AiohttpTransport(HttpTransport):
         return headers
 
     def _unreachable(self, error: Exception) -> MusterError:
-        return Unreachable(f"cannot reach {self._base}: {error}")
+        return Unreachable(f"cannot reach {self._endpoint.url}: {error}")

@@ -136,18 +136,12 @@ class UntrustedCertificate(Unreachable):
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
-    400: BadRequest,
-    401: Unauthorized,
-    403: Forbidden,
-    404: NotFound,
-    405: Unsupported,
-    406: Unsupported,
-    409: Conflict,
-    410: Gone,
-    415: Unsupported,
-    422: Invalid,
+    400: BadRequest, 401: Unauthorized, 403: Forbidden, 404: NotFound, 405: Unsupported,
+    406: Unsupported, 409: Conflict, 410: Gone, 415: Unsupported, 422: Invalid,
     429: TooManyRequests,
-}
+}  # fmt: skip
+_BY_REASON = {"AlreadyExists": AlreadyExists, "Expired": Gone}
+"""Finer than the code: 409 is also Conflict, and a watch event may have no code."""
 
 
 def api_error(
@@ -159,13 +153,8 @@ def api_error(
     retry_after: float | None = None,
 ) -> ApiError:
     """The error that matches a Kubernetes Status."""
-    # The reason is finer than the code: 409 is also Conflict, and a watch event may have no code.
-    if reason == "AlreadyExists":
-        kind: type[ApiError] = AlreadyExists
-    elif reason == "Expired":
-        kind = Gone
-    else:
-        kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    other = ServerError if status >= 500 else ApiError
+    kind = _BY_REASON.get(reason) or _BY_STATUS.get(status, other)
     return kind(message, status=status, reason=reason, causes=causes, retry_after=retry_after)
 
 

@@ -9,6 +9,7 @@ read in `muster doctor`, on the objects that a component could not write, and in
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -138,11 +139,8 @@ def rule(kinds: Iterable[Resource], verbs: Iterable[str], why: str = "", part: s
 def expand(rules: Iterable[Rule]) -> Iterator[Right]:
     """Every single right that rules give."""
     for row in rules:
-        for group in row.groups:
-            for resource in row.resources:
-                for verb in row.verbs:
-                    for name in row.names or ("",):
-                        yield Right(verb, group, resource, name)
+        rights = product(row.groups, row.resources, row.verbs, row.names or ("",))
+        yield from (Right(verb, group, plural, name) for group, plural, verb, name in rights)
 
 
 def compact(rights: Iterable[Right]) -> list[Rule]:

@@ -15,16 +15,10 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubekit.client import decoding, request
+from kubekit.client import decoding, request, watch_stream
 from kubekit.client.error_response import error_from_response
 from kubekit.client.request import PatchType
 from kubekit.client.retry import Throttle, pause_before_retry
-from kubekit.client.watch_stream import (
-    WATCH_SECONDS,
-    WATCH_SECONDS_THROUGH_PROXY,
-    LineSplitter,
-    event_reader,
-)
 from kubekit.request_errors import Gone
 
 if TYPE_CHECKING:
@@ -55,7 +49,7 @@ class Client:
         transport: Transport,
         *,
         max_in_flight: int = MAX_IN_FLIGHT,
-        watch_seconds: tuple[int, int] = WATCH_SECONDS,
+        watch_seconds: tuple[int, int] = watch_stream.WATCH_SECONDS,
     ) -> None:
         self.transport = transport
         self._watch_seconds = watch_seconds
@@ -75,7 +69,8 @@ class Client:
         from kubekit.client.transport.http_transport import HttpTransport
 
         http = HttpTransport(endpoint, user_agent=user_agent, connector=connector)
-        seconds = WATCH_SECONDS_THROUGH_PROXY if http.proxy else WATCH_SECONDS
+        through_proxy = watch_stream.WATCH_SECONDS_THROUGH_PROXY
+        seconds = through_proxy if http.proxy else watch_stream.WATCH_SECONDS
         return cls(http, watch_seconds=seconds)
 
     async def __aenter__(self) -> Self:
@@ -120,7 +115,7 @@ class Client:
         """Changes after version `since`, until the server ends the watch; `Gone` if too old."""
         seconds = random.randint(*self._watch_seconds)
         call = request.watch(kind, namespace, since=since, seconds=seconds, **selectors)
-        read, lines = event_reader(kind, call), LineSplitter()
+        read, lines = watch_stream.event_reader(kind, call), watch_stream.LineSplitter()
         async with self.transport.stream(call) as chunks:
             async for chunk in chunks:
                 for line in lines.feed(chunk):

@@ -44,10 +44,6 @@ class Page(msgspec.Struct, Generic[T], gc=False):
     items: list[T] | None = None
 
 
-def _page_decoder(model: Any) -> msgspec.json.Decoder[Page[Any]]:
-    return decoder_of(Page[model])
-
-
 _MAX_DEPTH = 200
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -120,7 +116,7 @@ class ListPages(Generic[T]):
     def add_page(self, body: bytes) -> None:
         """Add the response to `next_request`."""
         try:
-            page = decode_nested(_page_decoder(self._kind.model), body)
+            page = decode_nested(decoder_of(Page[self._kind.model]), body)  # type: ignore[name-defined]
         except msgspec.ValidationError:
             page = self._one_by_one(body)  # slower, so only if an item does not fit
         except msgspec.DecodeError as error:
@@ -142,7 +138,7 @@ class ListPages(Generic[T]):
 
     def _one_by_one(self, body: bytes) -> Page[T]:
         try:
-            raw = decode_nested(_page_decoder(msgspec.Raw), body)
+            raw = decode_nested(decoder_of(Page[msgspec.Raw]), body)
         except msgspec.ValidationError as error:
             problem = f"the response to listing {self._kind.resource} is not a list"
             raise unreadable_response(problem, error) from error

@@ -65,7 +65,11 @@ class RequestTarget(msgspec.Struct, frozen=True, gc=False):
         return f"{self.verb} {self.resource}{name}{where}"
 
 
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_VERBS = {
+    "GET": ("get", "list"), "DELETE": ("delete", "deletecollection"), "POST": ("create", "create"),
+    "PUT": ("update", "update"), "PATCH": ("patch", "patch"),
+}  # fmt: skip
+"""The verb of each method, on one object and on a collection."""
 
 
 def request_target(request: Request) -> RequestTarget:
@@ -81,17 +85,9 @@ def request_target(request: Request) -> RequestTarget:
     if not plural:
         return RequestTarget(request.method.lower(), request.path)
     resource = plural + (f"/{subresource}" if subresource else "") + (f".{group}" if group else "")
-    return RequestTarget(_verb(request, name), resource, namespace, name)
-
-
-def _verb(request: Request, name: str) -> str:
-    if request.method == "GET":
-        if ("watch", "true") in request.query:
-            return "watch"
-        return "get" if name else "list"
-    if request.method == "DELETE":
-        return "delete" if name else "deletecollection"
-    return _VERBS.get(request.method, request.method.lower())
+    of_one, of_all = _VERBS.get(request.method, (request.method.lower(),) * 2)
+    verb = "watch" if ("watch", "true") in request.query else of_one if name else of_all
+    return RequestTarget(verb, resource, namespace, name)
 
 
 def error_from_response(response: Response, request: Request, *, expired: str = "") -> ApiError:
@@ -100,7 +96,11 @@ def error_from_response(response: Response, request: Request, *, expired: str = 
     `expired` says that the client certificate has expired, which explains a 401.
     """
     status = _status_of(response.body)
-    if response.status == 404 and not _from_kubernetes(response.body, status, request):
+    # Only known of requests for JSON: a pod behind `pods/proxy` answers in its own way, and of a
+    # failed upgrade to a websocket there is no body.
+    plain = response.body.startswith(b"404 page not found")
+    from_kubernetes = plain or status.reason == "NotFound" or request.accept != JSON
+    if response.status == 404 and not from_kubernetes:
         # Never NotFound: an informer would take every object of the kind for deleted.
         return ServerError(
             f"cannot {request_target(request)}: something between here and the API server "
@@ -177,16 +177,6 @@ def _no_such_kind(status: Status) -> bool:
             or status.message == "404 page not found"
         )
     )
-
-
-def _from_kubernetes(body: bytes, status: Status, request: Request) -> bool:
-    """Whether a 404 is the answer of an API server.
-
-    Only known of requests for JSON: a pod behind `pods/proxy` answers in its own way, and of a
-    failed upgrade to a websocket there is no body.
-    """
-    plain = body.startswith(b"404 page not found")
-    return plain or status.reason == "NotFound" or request.accept != JSON
 
 
 def _status_of(body: bytes) -> Status:

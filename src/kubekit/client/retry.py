@@ -29,9 +29,7 @@ def pause_before_retry(request: Request, response: Response, attempt: int) -> fl
         wait = min(2.0 ** (attempt - 1), 8.0) if wait is None else wait
     elif not (response.status in (500, 502, 503, 504) and request.method == "GET"):
         return None
-    if wait is None or wait > LONGEST_WAIT:
-        return None
-    return wait
+    return None if wait is None or wait > LONGEST_WAIT else wait
 
 
 class Backoff(NamedTuple):

@@ -67,22 +67,17 @@ class _RawEvent(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-def _event_decoder(model: Any) -> msgspec.json.Decoder[WatchEvent[Any]]:
-    return decoder_of(WatchEvent[model])
-
-
 def event_reader(kind: Kind[T], request: Request) -> Callable[[bytes], WatchEvent[T]]:
     """A function from a line to its event; an ERROR event is raised as an error."""
-    decoder = _event_decoder(kind.model)
+    model: Any = kind.model
+    decoder: msgspec.json.Decoder[WatchEvent[T]] = decoder_of(WatchEvent[model])
 
     def read(line: bytes) -> WatchEvent[T]:
         try:
             event = decode_nested(decoder, line)
         except msgspec.DecodeError as error:
             return _read_slowly(line, kind, request, error)
-        if event.type == "ERROR":
-            return _read_slowly(line, kind, request, None)
-        return event
+        return event if event.type != "ERROR" else _read_slowly(line, kind, request, None)
 
     return read
 

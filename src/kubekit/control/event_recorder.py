@@ -73,10 +73,8 @@ class EventRecorder:
         busy: Callable[[], bool] = lambda: False,
         patience: float = 0.0,
     ) -> None:
-        self._client = client
-        self._clock = clock
-        self._busy = busy
-        self._patience = patience
+        self._client, self._clock = client, clock
+        self._busy, self._patience = busy, patience
         self._queue: asyncio.Queue[_RecordedEvent] = asyncio.Queue(_MAX_QUEUED)
         self._missing_right: MissingRight | None = None
         self._known: dict[tuple[EventSubject, EventText], _RecordedEvent] = {}
@@ -132,18 +130,15 @@ class EventRecorder:
         while True:
             event = await self._queue.get()
             try:
-                await self._until_idle(event)
+                clock, until = asyncio.get_running_loop().time, event.queued_at + self._patience
+                # A work queue does not tell when it becomes empty, so this polls.
+                while self._busy() and clock() < until:  # noqa: ASYNC110
+                    await asyncio.sleep(_POLL)
                 await self._try_to_send(event)
             except asyncio.CancelledError:
                 if not self._queue.full():
                     self._queue.put_nowait(event)  # `_flush` writes it
                 raise
-
-    async def _until_idle(self, event: _RecordedEvent) -> None:
-        clock = asyncio.get_running_loop().time
-        # A work queue does not tell when it becomes empty, so this polls.
-        while self._busy() and clock() < event.queued_at + self._patience:  # noqa: ASYNC110
-            await asyncio.sleep(_POLL)
 
     async def _flush(self) -> None:
         try:

@@ -125,14 +125,12 @@ class LeaderElection:
                 renewed = False
             if not renewed and (self._left() <= 0.0 or self.holder != self._identity):
                 self._renewed_at = None
-                raise LeaseLost(f"lost the lease {self._key}" + self._to_whom())
+                to_whom = f" to {self.holder}" if self.holder not in ("", self._identity) else ""
+                raise LeaseLost(f"lost the lease {self._key}{to_whom}")
 
     def _left(self) -> float:
         renewed = float("-inf") if self._renewed_at is None else self._renewed_at
         return renewed + self._deadline - self._clock()
-
-    def _to_whom(self) -> str:
-        return f" to {self.holder}" if self.holder not in ("", self._identity) else ""
 
     async def _try(self) -> bool:
         """One attempt to acquire or renew the lease; an error is logged and counts as a failure."""
@@ -183,15 +181,10 @@ class LeaderElection:
         if _holder(former or {}) != self._identity:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = spec.get("leaseTransitions", -1) + 1
-        spec["holderIdentity"] = self._identity
-        spec["renewTime"] = now
+        spec |= {"holderIdentity": self._identity, "renewTime": now}
         # Whole seconds in the API: rounded up, so that a contender never waits less than this.
         spec["leaseDurationSeconds"] = int(-(-self._duration // 1))
-        metadata = (former or {}).get("metadata") or {
-            "name": self._key.name,
-            "namespace": self._key.namespace,
-        }
-        return {"metadata": metadata, "spec": spec}
+        return {"metadata": (former or {}).get("metadata") or self._key._asdict(), "spec": spec}
 
     async def _release(self) -> None:
         """Release the lease, so that the next leader need not wait. A failure only costs time."""

@@ -117,7 +117,8 @@ async def _attempt(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> Outc
         log.error("%s %s: giving up: %s", queue.name, key, error)
         return Outcome.TERMINAL
     except Exception as error:  # noqa: BLE001 - the one place that catches all: the loop must go on
-        delay = queue.retry(key, at_least=_retry_after(error))
+        asked = (c.retry_after or 0.0 for c in _causes(error) if isinstance(c, TooManyRequests))
+        delay = queue.retry(key, at_least=max(asked, default=0.0))
         _report(queue.name, key, error, delay)
         return Outcome.RETRY
     queue.done(key, again=None if after is None else after.seconds)
@@ -155,14 +156,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             yield from _causes(inner)
     else:
         yield error
-
-
-def _retry_after(error: BaseException) -> float:
-    """Seconds that the API server asks us to wait."""
-    seconds = [
-        cause.retry_after or 0.0 for cause in _causes(error) if isinstance(cause, TooManyRequests)
-    ]
-    return max(seconds, default=0.0)
 
 
 def _report(name: str, key: object, error: BaseException, delay: float) -> None:

@@ -27,13 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from kubekit.client.retry import Backoff
 from kubekit.control.leader_election import LeaseLost
-from kubekit.control.loop import (
-    LEADING,
-    Reconcile,
-    is_cancelled,
-    run_workers,
-    show_depth,
-)
+from kubekit.control.loop import LEADING, Reconcile, is_cancelled, run_workers, show_depth
 from kubekit.errors import single_error
 from kubekit.telemetry import unexpected_errors
 
@@ -112,13 +106,7 @@ class Manager:
         self._informers.append(informer)
         return informer
 
-    def loop(
-        self,
-        queue: WorkQueue[K],
-        reconcile: Reconcile[K],
-        *,
-        workers: int = 1,
-    ) -> None:
+    def loop(self, queue: WorkQueue[K], reconcile: Reconcile[K], *, workers: int = 1) -> None:
         """Reconcile this queue's keys."""
         show_depth(queue)
         self._loops.append((queue, lambda: run_workers(queue, reconcile, workers=workers)))
@@ -136,11 +124,14 @@ class Manager:
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Run everything until `stop` (the method, or the event), cancellation, or any crash."""
+        informers: list[tuple[str, Run]] = [
+            (f"informer-{number}", informer.run) for number, informer in enumerate(self._informers)
+        ]
         try:
             async with asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(self._guarded(name, run), name=f"{self.name}/{name}")
-                    for name, run in self._background_tasks()
+                    for name, run in informers + self._background
                 ]
                 if stop is not None:
                     background.append(group.create_task(self._stop_at(stop)))
@@ -153,12 +144,6 @@ class Manager:
                         task.cancel()
         except BaseExceptionGroup as crash:
             raise single_error(crash) from None
-
-    def _background_tasks(self) -> list[tuple[str, Run]]:
-        informers: list[tuple[str, Run]] = [
-            (f"informer-{number}", informer.run) for number, informer in enumerate(self._informers)
-        ]
-        return informers + self._background
 
     async def _stop_at(self, event: asyncio.Event) -> None:
         await event.wait()

@@ -56,8 +56,7 @@ def find(conditions: Sequence[Raw], type_: str) -> Raw | None:
 
 
 def is_true(conditions: Sequence[Raw], type_: str) -> bool:
-    condition = find(conditions, type_)
-    return condition is not None and condition["status"] == "True"
+    return (find(conditions, type_) or {}).get("status") == "True"
 
 
 def without(conditions: Sequence[Raw], type_: str) -> list[Raw]:

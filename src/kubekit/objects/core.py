@@ -12,12 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from kubekit.errors import MusterError
-from kubekit.objects.affinity import (
-    Affinity,
-    LabelSelector,
-    Toleration,
-    TopologySpreadConstraint,
-)
+from kubekit.objects.affinity import Affinity, LabelSelector, Toleration, TopologySpreadConstraint
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import ApiObject, Condition, Object, find_condition, in_utc
 
@@ -94,7 +89,9 @@ class Volume(Object, frozen=True):
     ephemeral: dict[str, object] | None = None
 
 
-class SchedulingGate(Object, frozen=True):
+class Named(Object, frozen=True):
+    """A row of a list of which only the name is read."""
+
     name: str = ""
 
 
@@ -111,10 +108,6 @@ class SchedulingGroup(Object, frozen=True):
     pod_group_name: str = ""
 
 
-class ResourceClaim(Object, frozen=True):
-    name: str = ""
-
-
 class PodSpec(Object, frozen=True):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -129,10 +122,10 @@ class PodSpec(Object, frozen=True):
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str | None = None
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_gates: tuple[Named, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None
-    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_claims: tuple[Named, ...] = ()
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
     restart_policy: str = "Always"

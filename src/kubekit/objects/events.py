@@ -55,19 +55,14 @@ def event_manifest(subject: EventSubject, text: EventText, at: datetime) -> Raw:
     source = {"component": subject.component}
     if subject.host:
         source["host"] = subject.host
+    about = {field: getattr(subject, field) for field in ("kind", "namespace", "name", "uid")}
     return {
         "metadata": {
             # A name has at most 253 characters.
             "name": f"{subject.name[:200]}.{secrets.token_hex(8)}",
             "namespace": subject.namespace or "default",
         },
-        "involvedObject": {
-            "apiVersion": subject.api_version,
-            "kind": subject.kind,
-            "namespace": subject.namespace,
-            "name": subject.name,
-            "uid": subject.uid,
-        },
+        "involvedObject": {"apiVersion": subject.api_version, **about},
         "type": text.type,
         "reason": text.reason,
         "message": text.message[:MAX_MESSAGE],

@@ -17,10 +17,8 @@ def status_column(pod: Pod) -> str:
     if scheduled is not None and scheduled.reason == "SchedulingGated":
         word = scheduled.reason
     init = init_word(pod)
-    if not init or condition_is_true(pod.status.conditions, "Initialized"):
-        word = _from_containers(pod, init or word)
-    else:
-        word = init
+    initialized = not init or condition_is_true(pod.status.conditions, "Initialized")
+    word = _from_containers(pod, init or word) if initialized else init
     if pod.metadata.deletion_timestamp is not None:
         if pod.status.reason == "NodeLost":
             return "Unknown"

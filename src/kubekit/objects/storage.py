@@ -6,16 +6,11 @@ questions about them.
 
 from __future__ import annotations
 
-from kubekit.objects import kinds
-from kubekit.objects.affinity import (
-    LabelSelector,
-    NodeSelector,
-    NodeSelectorTerm,
-    SelectorRequirement,
-)
+from kubekit.objects import affinity, kinds
+from kubekit.objects.affinity import LabelSelector, NodeSelector
 from kubekit.objects.core import ResourceRequirements, Resources
 from kubekit.objects.kinds import Kind
-from kubekit.objects.meta import ApiObject, Key, Object, Raw
+from kubekit.objects.meta import ApiObject, Key, Object, Raw, preconditions
 from kubekit.objects.quantity import InvalidQuantity, parse_whole
 from kubekit.objects.selectors import InvalidSelector, from_labels
 
@@ -136,14 +131,8 @@ class PersistentVolume(ApiObject, frozen=True):
 def claim_ref(claim: VolumeClaim) -> Raw:
     """The reference by which a volume names its claim."""
     meta = claim.metadata
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-        "resourceVersion": meta.resource_version,
-    }
+    identity = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **meta.key._asdict()}
+    return identity | preconditions(meta)
 
 
 def claim_ref_patch(volume: PersistentVolume, claim: VolumeClaim) -> Raw:
@@ -189,15 +178,13 @@ class StorageClass(ApiObject, frozen=True):
     @property
     def allowed(self) -> NodeSelector | None:
         """The nodes on which it can provision a volume; None for all."""
-        terms = (
-            NodeSelectorTerm(
-                tuple(
-                    SelectorRequirement(r.key, "In", r.values) for r in term.match_label_expressions
-                )
-            )
-            for term in self.allowed_topologies
+        topologies = (term.match_label_expressions for term in self.allowed_topologies)
+        rows = (
+            tuple(affinity.SelectorRequirement(row.key, "In", row.values) for row in topology)
+            for topology in topologies
         )
-        return NodeSelector(tuple(terms)) if self.allowed_topologies else None
+        terms = tuple(map(affinity.NodeSelectorTerm, rows))
+        return NodeSelector(terms) if terms else None
 
 
 class VolumeLimit(Object, frozen=True):

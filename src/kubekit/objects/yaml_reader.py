@@ -157,7 +157,10 @@ class _Measure:
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.CollectionStartEvent):
-            self._start(event)
+            self._count(event, 1, 1)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = None
+            self._open.append(_Open(event.anchor, self._values - 1, len(self._open) + 1))
         elif isinstance(event, yaml.CollectionEndEvent):
             self._end()
         elif isinstance(event, yaml.AliasEvent):
@@ -176,12 +179,6 @@ class _Measure:
                 raise _error(event, f"a number has more than {_NUMBER} characters")
         if event.anchor is not None:
             self._anchors[event.anchor] = _Anchor(1, 0)
-
-    def _start(self, event: Any) -> None:
-        self._count(event, 1, 1)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = None
-        self._open.append(_Open(event.anchor, self._values - 1, len(self._open) + 1))
 
     def _end(self) -> None:
         done = self._open.pop()

@@ -163,7 +163,10 @@ class HttpConnection(web.RequestHandler):
         elif headers and data:
             self._headers_grew(len(data))
         elif self._chunked and not self._body.is_eof():
-            self._body_grew(len(data))
+            self._body_received += len(data)
+            if self._body_received > CHUNKED_BYTES:
+                _large.log("an endless body from %s", self._client.peer.name)
+                self._client.drop()
 
     def close(self) -> None:
         """The last answer is written, and the rest of its request is not wanted."""
@@ -184,12 +187,6 @@ class HttpConnection(web.RequestHandler):
             elif not self._body.is_eof() and not self._awaits_token:
                 self._awaits_token = True
                 self.pause_reading()
-
-    def _body_grew(self, count: int) -> None:
-        self._body_received += count
-        if self._body_received > CHUNKED_BYTES:
-            _large.log("an endless body from %s", self._client.peer.name)
-            self._client.drop()
 
     def _headers_grew(self, count: int) -> None:
         if not self._headers_received:

@@ -22,7 +22,7 @@ from kubekit.telemetry.unexpected_errors import RepeatedLine
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from aiohttp import web
 
@@ -116,8 +116,7 @@ class Listeners:
 
     def listen(self, address: str, port: int) -> int:
         """Listen at an address; returns the port, a free one for port 0."""
-        listener = self._add(open_socket(address, port), self._finder.find)
-        return listener.port
+        return self._add(open_socket(address, port), self._finder.find).port
 
     def accept_from(self, sock: socket.socket) -> None:
         """Serve a listening socket that the caller has opened in the pods' network."""
@@ -202,9 +201,6 @@ class _End(asyncio.Transport):
         self._closing = self._peer_closed = self._lost = False
         self._writing_paused = False
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
-
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
 
@@ -217,9 +213,6 @@ class _End(asyncio.Transport):
     def write(self, data: Data) -> None:
         if data and not self._closing and not self.peer._closing:
             self.peer._receive(bytes(data))
-
-    def writelines(self, list_of_data: Iterable[Data]) -> None:
-        self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
         return False
@@ -242,8 +235,9 @@ class _End(asyncio.Transport):
     def _receive(self, data: bytes) -> None:
         self._incoming.append(data)
         self._size += len(data)
-        if self._size > _HIGH:
-            self.peer._pause_writing()
+        if self._size > _HIGH and not self.peer._writing_paused:
+            self.peer._writing_paused = True
+            self.peer._protocol.pause_writing()
         self._schedule()
 
     def _schedule(self) -> None:
@@ -271,11 +265,6 @@ class _End(asyncio.Transport):
         if self._peer_closed and not self._closing:
             self._protocol.eof_received()
             self.close()
-
-    def _pause_writing(self) -> None:
-        if not self._writing_paused:
-            self._writing_paused = True
-            self._protocol.pause_writing()
 
     def _resume_writing(self) -> None:
         if self._writing_paused and self.peer._size <= _LOW:

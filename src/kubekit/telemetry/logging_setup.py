@@ -18,6 +18,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, TextIO
 
 from kubekit.errors import UsageError
+from kubekit.private_files import private_opener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,8 @@ def setup(
         raise UsageError(f"unknown log format {format!r}", hint="human or json")
     out = stream if stream is not None else sys.stderr
     handler = _Handler(out, file)
-    handler.setFormatter(Json() if format == "json" else Human(colour=_wants_colour(out)))
+    colour = out.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    handler.setFormatter(Json() if format == "json" else Human(colour=colour))
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h, _Handler)]:
         root.removeHandler(old)
@@ -105,7 +107,7 @@ class BoundedFile:
             return
         new, older = (self._path.with_name(self._path.name + end) for end in (".new", ".1"))
         try:
-            with open(new, "ab", buffering=0, opener=_private) as file:
+            with open(new, "ab", buffering=0, opener=private_opener) as file:
                 self._path.replace(older)
                 new.replace(self._path)
                 for number in (1, 2):
@@ -113,10 +115,6 @@ class BoundedFile:
         except OSError:  # no descriptor is left, for example: try again with the next line
             if size > 2 * self._limit:
                 os.ftruncate(2, 0)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 class RepeatedRecords(logging.Filter):
@@ -151,10 +149,6 @@ class _Handler(logging.StreamHandler[TextIO]):
         super().emit(record)
         if self._file is not None:
             self._file.rotate_if_full()
-
-
-def _wants_colour(stream: TextIO) -> bool:
-    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def redact(text: str) -> str:

@@ -19,11 +19,9 @@ from prometheus_client.process_collector import ProcessCollector
 from kubekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
-    from aiohttp import web
-
-    from kubekit.telemetry.health import Health, HealthReport
+    from kubekit.telemetry.health import Health
 
 # Our own registry, not the library's: tests and embedding programs keep theirs apart.
 REGISTRY = CollectorRegistry(auto_describe=True)
@@ -57,10 +55,18 @@ async def serving(port: int, health: Health, *, host: str = "127.0.0.1") -> Asyn
     """Serve while the block runs; yields the port, a free one for port 0."""
     from aiohttp import web  # declaring a metric must not cost the import of a web server
 
+    async def metrics(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
+
+    async def report(request: web.Request) -> web.Response:
+        result = health.liveness() if request.path == "/healthz" else health.readiness()
+        return web.Response(text=str(result), status=200 if result.healthy else 503)
+
     app = web.Application()
-    app.router.add_get("/metrics", _metrics)
-    app.router.add_get("/healthz", _health_handler(health.liveness))
-    app.router.add_get("/readyz", _health_handler(health.readiness))
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get("/healthz", report)
+    app.router.add_get("/readyz", report)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -72,22 +78,3 @@ async def serving(port: int, health: Health, *, host: str = "127.0.0.1") -> Asyn
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
-
-
-async def _metrics(request: web.Request) -> web.Response:
-    from aiohttp import web
-
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
-
-
-def _health_handler(
-    report: Callable[[], HealthReport],
-) -> Callable[[web.Request], Awaitable[web.Response]]:
-    from aiohttp import web
-
-    async def handle(_: web.Request) -> web.Response:
-        result = report()
-        return web.Response(text=str(result), status=200 if result.healthy else 503)
-
-    return handle

@@ -220,7 +220,12 @@ class Informer(Generic[T]):
             self._recovered()
             self._notify(self._cache.replace(()))  # with its CRD, all objects of a kind are deleted
             self._synced.set()
-        elif isinstance(error, Forbidden) and self._is_dispensable():
+        elif (
+            # Only one that we could not list from the start counts as not installed.
+            isinstance(error, Forbidden)
+            and self._optional
+            and (self.refused is not None or not self.has_synced)
+        ):
             if self.refused is None:
                 log.warning("%s; continuing without it", error)
             self.refused = error
@@ -230,10 +235,6 @@ class Informer(Generic[T]):
             self.failure = error
             log.warning("cannot list or watch %s: %s", self.kind.resource, error)
         return pause
-
-    def _is_dispensable(self) -> bool:
-        """Whether the kind counts as not installed: we could not list it at the start."""
-        return self._optional and (self.refused is not None or not self.has_synced)
 
 
 class AnyVersionInformer(Informer[T]):

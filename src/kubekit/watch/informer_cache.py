@@ -103,7 +103,9 @@ class InformerCache(Generic[T]):
                 changes.append(Change(old, None))
                 old = None
         self._objects[identity.key] = item
-        self._index(identity.key, item)
+        for name, index in self._indexes.items():
+            for value in self._values(name, identity.key, item):
+                index.setdefault(value, {})[identity.key] = item
         changes.append(Change(old, item))
         return changes
 
@@ -111,11 +113,6 @@ class InformerCache(Generic[T]):
         old = self._objects.pop(key)
         self._unindex(key, old)
         return old
-
-    def _index(self, key: Key, item: T) -> None:
-        for name in self._indexers:
-            for value in self._values(name, key, item):
-                self._indexes[name].setdefault(value, {})[key] = item
 
     def _values(self, name: str, key: Key, item: T) -> list[str]:
         with unexpected_errors.isolated(f"index {name}", key):

@@ -91,7 +91,10 @@ class ExecPlugin(CredentialSource):
 
     def _run(self) -> Credential:
         plugin = self.plugin
-        interactive = _interactive(plugin)
+        terminal = sys.stdin is not None and sys.stdin.isatty()
+        if plugin.interactive == "Always" and not terminal:
+            raise plugin.error("needs to ask questions, and this is not a terminal")
+        interactive = terminal and plugin.interactive != "Never"
         spec: dict[str, Any] = {"interactive": interactive}
         if plugin.cluster is not None:
             spec["cluster"] = dict(plugin.cluster)
@@ -144,10 +147,3 @@ class ExecPlugin(CredentialSource):
             status.client_certificate_data.encode(),
             status.client_key_data.encode(),
         )
-
-
-def _interactive(plugin: ExecPluginConfig) -> bool:
-    terminal = sys.stdin is not None and sys.stdin.isatty()
-    if plugin.interactive == "Always" and not terminal:
-        raise plugin.error("needs to ask questions, and this is not a terminal")
-    return terminal and plugin.interactive != "Never"

@@ -19,7 +19,7 @@ import msgspec
 from kubekit.client.auth.credentials import Credential, StaticCredential, TokenFile
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.auth.reloading import reloading
-from kubekit.errors import ConfigError
+from kubekit.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +112,9 @@ class KubeConfig(msgspec.Struct, frozen=True):
                 + (f"{server!r} is not an http(s) address" if server else "is missing")
             )
         user = self._named("users", entry, "user") if entry.text("user") else None
+        certificates = [cluster.path("certificate-authority")]
+        if user is not None:
+            certificates += [user.path("client-certificate"), user.path("client-key")]
         return Endpoint(
             server.rstrip("/"),
             _pem(cluster, "certificate-authority") or None,
@@ -122,7 +125,7 @@ class KubeConfig(msgspec.Struct, frozen=True):
             proxy=cluster.text("proxy-url"),
             server_name=cluster.text("tls-server-name"),
             compression=not cluster.flag("disable-compression"),
-            files=self.files + _certificate_files(cluster, user),
+            files=(*self.files, *filter(None, certificates)),
         )
 
     @property
@@ -134,13 +137,11 @@ class KubeConfig(msgspec.Struct, frozen=True):
         if entry is not None:
             return entry
         known = self.contexts
-        import difflib  # slow to load, and only this error needs it
-
-        similar = difflib.get_close_matches(name, known, 1)
+        similar = nearest(name, known)
         raise ConfigError(
             f"{self._files}: there is no context {name!r} "
             + (f"(known: {', '.join(known)})" if known else "(the file has none)")
-            + (f"; did you mean {similar[0]!r}?" if similar else "")
+            + (f"; did you mean {similar!r}?" if similar else "")
         )
 
     def _named(self, kind: str, context: KubeConfigEntry, key: str) -> KubeConfigEntry:
@@ -286,13 +287,6 @@ def _cluster_info(cluster: KubeConfigEntry) -> dict[str, Any]:
         "proxy-url": cluster.text("proxy-url"),
     }
     return {key: value for key, value in info.items() if value}
-
-
-def _certificate_files(cluster: KubeConfigEntry, user: KubeConfigEntry | None) -> tuple[Path, ...]:
-    paths = [cluster.path("certificate-authority")]
-    if user is not None:
-        paths += [user.path("client-certificate"), user.path("client-key")]
-    return tuple(path for path in paths if path is not None)
 
 
 def _pem(entry: KubeConfigEntry, key: str) -> bytes:

@@ -169,12 +169,8 @@ class BlockingTransport:
         if context is not self._context:  # another certificate: the open connection shows the old
             self.close()
             self._context = context
-        return request.message(
-            self._endpoint.url,
-            self._user_agent,
-            credential.authorization,
-            compress=self._compress,
-        )
+        url, user_agent = self._endpoint.url, self._user_agent
+        return request.message(url, user_agent, credential.authorization, compress=self._compress)
 
     def _open(self) -> BlockingConnection:
         connection = open_connection(
@@ -242,9 +238,8 @@ class BlockingConnection:
     def response(self) -> Response:
         """The response with its whole body."""
         encoding, body = self.headers.get("content-encoding", ""), b"".join(self._raw_body())
-        return Response(
-            self.status, self.headers, decode_body(encoding, body) if encoding else body
-        )
+        body = decode_body(encoding, body) if encoding else body
+        return Response(self.status, self.headers, body)
 
     def body(self) -> Iterator[bytes]:
         """The body in chunks, as it arrives."""

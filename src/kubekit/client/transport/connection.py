@@ -174,7 +174,9 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._busy and self.status and not self._has_length():
+        names = {name.lower() for name in self.headers}
+        has_length = not names.isdisjoint(("content-length", "transfer-encoding"))
+        if self._busy and self.status and not has_length:
             self.on_message_complete()  # a response without a length ends with its connection
         self._fail(str(error or "closed"))
         if not self.closed.done():
@@ -185,10 +187,6 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(ConnectionClosed(reason, answered=self._answered))
-
-    def _has_length(self) -> bool:
-        names = {name.lower() for name in self.headers}
-        return not names.isdisjoint(("content-length", "transfer-encoding"))
 
     # Callbacks of the parser
 

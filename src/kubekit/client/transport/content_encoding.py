@@ -64,11 +64,8 @@ class GzipDecoder:
             if piece:
                 yield piece
         # The end of the input may leave decoded bytes inside zlib.
-        while not self._member.eof and (piece := self._more()):
+        while not self._member.eof and (piece := self._member.decompress(b"", PIECE)):
             yield piece
-
-    def _more(self) -> bytes:
-        return self._member.decompress(b"", PIECE)
 
     def finish(self) -> None:
         """Check that the body was complete."""

@@ -79,16 +79,11 @@ class HttpTransport:
         user_agent: str = "muster",
         connector: Connector | None = None,
     ) -> None:
-        self._endpoint = endpoint
-        self._user_agent = user_agent
-        self._base = endpoint.url
+        self._endpoint, self._user_agent = endpoint, user_agent
         self._compress = compresses(endpoint)
         self.proxy = None if connector else proxy_for(endpoint)
         self._pool = ConnectionPool(
-            endpoint.url,
-            server_name=endpoint.server_name,
-            proxy=self.proxy,
-            connector=connector,
+            endpoint.url, server_name=endpoint.server_name, proxy=self.proxy, connector=connector
         )
         self._websockets: WebSocketConnector | None = None
         self._tls = tls.ClientContext(endpoint)
@@ -178,9 +173,8 @@ class HttpTransport:
     def _message(
         self, request: Request, credential: Credential, silence: float | None
     ) -> EncodedRequest:
-        data = request.message(
-            self._base, self._user_agent, credential.authorization, compress=self._compress
-        )
+        url, user_agent = self._endpoint.url, self._user_agent
+        data = request.message(url, user_agent, credential.authorization, compress=self._compress)
         return EncodedRequest(data, request.method in IDEMPOTENT_METHODS, _silence(silence))
 
     async def _error_of(self, request: Request, connection: Connection) -> MusterError:

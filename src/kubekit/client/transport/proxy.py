@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from kubekit.client.auth.endpoint import Endpoint
 
+    Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -147,12 +149,7 @@ def is_exempt(host: str, port: int, exceptions: str) -> bool:
     return any(_matches(rule, name, address, port) for rule in rules if rule)
 
 
-def _matches(
-    rule: str,
-    name: str,
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address | None,
-    port: int,
-) -> bool:
+def _matches(rule: str, name: str, address: Address | None, port: int) -> bool:
     if rule == "*":
         return True
     if "/" in rule:
@@ -181,7 +178,7 @@ def _split_port(rule: str) -> tuple[str, str]:
     return rule, ""  # a name, or a bare IPv6 address
 
 
-def _in_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, rule: str) -> bool:
+def _in_network(address: Address, rule: str) -> bool:
     import ipaddress
 
     try:
@@ -190,7 +187,7 @@ def _in_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, rule: st
         return False  # as kubectl, an entry that makes no sense matches nothing
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _address(text: str) -> Address | None:
     import ipaddress  # only where NO_PROXY is set
 
     try:
