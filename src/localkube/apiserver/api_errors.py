@@ -17,6 +17,21 @@ if TYPE_CHECKING:
     from localkube.apiserver.causes import Cause, Causes
 
 
+_CODES = {
+    "BadRequest": 400, "Unauthorized": 401, "Forbidden": 403, "NotFound": 404,
+    "MethodNotAllowed": 405, "NotAcceptable": 406, "AlreadyExists": 409, "Conflict": 409,
+    "Expired": 410, "RequestEntityTooLarge": 413, "UnsupportedMediaType": 415, "Invalid": 422,
+    "TooManyRequests": 429, "": 500, "InternalError": 500, "ServiceUnavailable": 503,
+    "Timeout": 504,
+}  # fmt: skip
+"""The code that goes with each reason."""
+
+
+def error(reason: str, message: str, details: dict[str, object] | None = None) -> StatusError:
+    """The error with this reason."""
+    return StatusError(message, status=_CODES[reason], reason=reason, details=details)
+
+
 # -- errors about one object ---------------------------------------------------------------------
 
 
@@ -35,8 +50,8 @@ def _resource(group: str, plural: str) -> str:
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
     """The object does not exist."""
-    message, details = f"{_quoted(group, plural, name)} not found", _details(group, plural, name)
-    return StatusError(message, status=404, reason="NotFound", details=details)
+    message = f"{_quoted(group, plural, name)} not found"
+    return error("NotFound", message, _details(group, plural, name))
 
 
 def already_exists(
@@ -46,8 +61,7 @@ def already_exists(
     message = f"{_quoted(group, plural, name)} already exists"
     if being_deleted:
         message = f"object is being deleted: {message}"
-    details = _details(group, plural, name)
-    return StatusError(message, status=409, reason="AlreadyExists", details=details)
+    return error("AlreadyExists", message, _details(group, plural, name))
 
 
 CHANGED = (
@@ -58,14 +72,7 @@ CHANGED = (
 def conflict(group: str, plural: str, name: str, why: str = CHANGED) -> StatusError:
     """Another writer was first, or a precondition does not hold."""
     message = f"Operation cannot be fulfilled on {_quoted(group, plural, name)}: {why}"
-    details = _details(group, plural, name)
-    return StatusError(message, status=409, reason="Conflict", details=details)
-
-
-def apply_conflict(message: str, causes: Sequence[Cause]) -> StatusError:
-    """An apply would change fields of other managers."""
-    details: dict[str, object] = {"causes": [cause._asdict() for cause in causes]}
-    return StatusError(message, status=409, reason="Conflict", details=details)
+    return error("Conflict", message, _details(group, plural, name))
 
 
 def precondition_failed(field: str, expected: str, actual: str) -> str:
@@ -80,12 +87,8 @@ def precondition_failed(field: str, expected: str, actual: str) -> str:
 def forbidden(group: str, plural: str, name: str, why: str, **details: object) -> StatusError:
     """The caller, or every caller, is forbidden to do this."""
     subject = _quoted(group, plural, name) if name else _resource(group, plural)
-    return StatusError(
-        f"{subject} is forbidden: {why}",
-        status=403,
-        reason="Forbidden",
-        details=_details(group, plural, name, **details),
-    )
+    message = f"{subject} is forbidden: {why}"
+    return error("Forbidden", message, _details(group, plural, name, **details))
 
 
 def forbidden_pod(pod: Raw, why: str) -> StatusError:
@@ -105,20 +108,17 @@ def namespace_terminating(group: str, plural: str, name: str, namespace: str) ->
     return forbidden(group, plural, name, why, causes=[cause])
 
 
-def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
+def invalid(group: str, kind: str, name: str, found: Sequence[Cause]) -> StatusError:
     """The object is invalid, with a cause for each field."""
-    listed = str(causes[0]) if len(causes) == 1 else f"[{', '.join(map(str, causes))}]"
-    return StatusError(
-        f"{_quoted(group, kind, name)} is invalid: {listed}",
-        status=422,
-        reason="Invalid",
-        details=_details(group, kind, name, causes=[cause._asdict() for cause in causes]),
-    )
+    listed = str(found[0]) if len(found) == 1 else f"[{', '.join(map(str, found))}]"
+    message = f"{_quoted(group, kind, name)} is invalid: {listed}"
+    details = _details(group, kind, name, causes=[cause._asdict() for cause in found])
+    return error("Invalid", message, details)
 
 
-def raise_if_invalid(group: str, kind: str, name: str, causes: Causes) -> None:
+def raise_if_invalid(group: str, kind: str, name: str, found: Causes) -> None:
     """Raise the 422 that lists the causes; an object without any is valid."""
-    if listed := list(causes):
+    if listed := list(found):
         raise invalid(group, kind, name, listed)
 
 
@@ -127,113 +127,63 @@ def raise_if_invalid(group: str, kind: str, name: str, causes: Causes) -> None:
 
 def path_not_found() -> StatusError:
     """The resource, version or group does not exist."""
-    message = "the server could not find the requested resource"
-    return StatusError(message, status=404, reason="NotFound", details={})
+    return error("NotFound", "the server could not find the requested resource", {})
 
 
 def bad_request(message: str) -> StatusError:
     """The request itself is invalid."""
-    return StatusError(message, status=400, reason="BadRequest")
-
-
-def unauthorized() -> StatusError:
-    """The request has no valid token."""
-    return StatusError("Unauthorized", status=401, reason="Unauthorized")
+    return error("BadRequest", message)
 
 
 def expired(message: str) -> StatusError:
     """The requested history was compacted."""
-    return StatusError(message, status=410, reason="Expired")
+    return error("Expired", message)
 
 
 def method_not_allowed() -> StatusError:
     """The resource does not have this verb."""
     message = "the server does not allow this method on the requested resource"
-    return StatusError(message, status=405, reason="MethodNotAllowed", details={})
+    return error("MethodNotAllowed", message, {})
 
 
 def unsupported_media(allowed: Sequence[str]) -> StatusError:
     """The body has a type that the server cannot read."""
-    listed = ", ".join(allowed)
-    message = (
-        f"the body of the request was in an unknown format - accepted media types include: {listed}"
-    )
-    return StatusError(message, status=415, reason="UnsupportedMediaType")
-
-
-def unsupported_patch() -> StatusError:
-    """The kind does not accept patches of this type."""
-    message = "415: Unsupported Media Type"
-    return StatusError(message, status=415, reason="UnsupportedMediaType", details={})
+    message = "the body of the request was in an unknown format - accepted media types include: "
+    return error("UnsupportedMediaType", message + ", ".join(allowed))
 
 
 def unprocessable() -> StatusError:
     """The patch cannot be applied to the object as it is."""
     message = "the server rejected our request due to an error in our request"
-    return StatusError(message, status=422, reason="Invalid", details={})
+    return error("Invalid", message, {})
 
 
 def resource_version_too_large(requested: int, current: int) -> StatusError:
     """The requested revision does not exist yet."""
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    return StatusError(
-        f"Timeout: Too large resource version: {requested}, current: {current}",
-        status=504,
-        reason="Timeout",
-        details={"causes": [cause], "retryAfterSeconds": 1},
-    )
+    return error("Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
 def too_large(message: str) -> StatusError:
     """The body is larger than the limit."""
-    return StatusError(message, status=413, reason="RequestEntityTooLarge")
-
-
-def too_many(message: str, cause: Cause, retry_after: int = 0) -> StatusError:
-    """A disruption budget forbids the eviction for now.
-
-    With `retry_after`, clients repeat the request by themselves after so many seconds.
-    """
-    details: dict[str, object] = {"causes": [{"reason": cause.reason, "message": cause.message}]}
-    if retry_after:
-        details["retryAfterSeconds"] = retry_after
-    return StatusError(message, status=429, reason="TooManyRequests", details=details)
-
-
-def several_budgets() -> StatusError:
-    """An eviction takes a disruption from one budget only."""
-    return StatusError(
-        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
-        " support.",
-        status=500,
-        reason="",
-    )
-
-
-def lacks_descriptors(error: OSError) -> StatusError:
-    """The system refused the daemon a descriptor."""
-    return StatusError(
-        f"the daemon of the local cluster has no descriptors left: {error.strerror}; raise "
-        "`ulimit -n`, or delete pods",
-        status=503,
-        reason="ServiceUnavailable",
-    )
+    return error("RequestEntityTooLarge", message)
 
 
 # -- Status objects ------------------------------------------------------------------------------
 
 
-def body(error: StatusError) -> Raw:
+def body(problem: StatusError) -> Raw:
     """The Status object for the client."""
     status: Raw = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": error.metadata,
+        "metadata": problem.metadata,
         "status": "Failure",
-        "message": str(error),
-        "reason": error.reason,
-        "details": error.details,
-        "code": error.status,
+        "message": str(problem),
+        "reason": problem.reason,
+        "details": problem.details,
+        "code": problem.status,
     }
     return {key: value for key, value in status.items() if value not in (None, "")}
 

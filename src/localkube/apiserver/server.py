@@ -228,10 +228,12 @@ class ApiServer:
         except Exception as error:  # noqa: BLE001 - other requests go on
             if isinstance(error, OSError) and is_lack(error):
                 _no_descriptors.log("%s %s failed: %s", request.method, request.rel_url, error)
-                return _failure(api_errors.lacks_descriptors(error))
+                why = f"the daemon of the local cluster has no descriptors left: {error.strerror}"
+                advice = "raise `ulimit -n`, or delete pods"
+                return _failure(api_errors.error("ServiceUnavailable", f"{why}; {advice}"))
             survived("API request", f"{request.method} {request.path}", error)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
-            return _failure(StatusError(message, status=500, reason="InternalError"))
+            return _failure(api_errors.error("InternalError", message))
 
     async def _respond(
         self, request: web.Request, route: Route | None, resource: Resource | None

@@ -98,7 +98,8 @@ async def _take_disruption(verbs: Verbs, call: Call, pod: Raw, now: str) -> None
     """Count the eviction in the budget that selects the pod; raises if the budget forbids it."""
     found = budgets.protecting(verbs.store, pod)
     if len(found) > 1:
-        raise api_errors.several_budgets()
+        message = "This pod has more than one PodDisruptionBudget, which the eviction subresource"
+        raise api_errors.error("", f"{message} does not support.")
     if not found or budgets.costs_nothing(found[0], pod):
         return
 

@@ -68,17 +68,19 @@ class Authenticator:
     def user(self, headers: CIMultiDictProxy[str]) -> User:
         """The user of a request; 401 without a valid token."""
         token = bearer_token(headers.get("Authorization", ""))
-        # Compared in constant time: the duration of an answer must not reveal the token.
-        if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token):
-            user: User | None = _ADMIN
-        else:
-            user = self._tokens.user(token) if token else None
+        user = self._token_owner(token) if token else None
         if user is None:
-            raise api_errors.unauthorized()
+            raise api_errors.error("Unauthorized", "Unauthorized")
         impersonated = _impersonated_user(headers)
         if impersonated is not None:
             self._authorizer.check_impersonation(user, impersonated)
         return impersonated or user
+
+    def _token_owner(self, token: str) -> User | None:
+        # Compared in constant time: the duration of an answer must not reveal the token.
+        if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token):
+            return _ADMIN
+        return self._tokens.user(token)
 
 
 def bearer_token(header: str) -> str:

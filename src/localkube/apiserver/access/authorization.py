@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.objects.selectors import InvalidSelector, parse_fields
-from kubekit.request_errors import StatusError
 from localkube.apiserver import api_errors, codec
 from localkube.apiserver.access import authentication
 from localkube.apiserver.access.authentication import INTERNAL_USER, User, account_of
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kubekit.objects.meta import Raw
+    from kubekit.request_errors import StatusError
     from localkube.apiserver.http.requests import Call, Route
     from localkube.apiserver.store.collection import Change
     from localkube.apiserver.store.store import Store
@@ -215,7 +215,7 @@ def forbidden_error(user: User, access: AccessQuery, verdict: Verdict) -> Status
     tail = f": {verdict.reason}" if verdict.reason else ""
     if access.path:
         message = f'forbidden: User "{user.name}" cannot {access.verb} path "{access.path}"{tail}'
-        return StatusError(message, status=403, reason="Forbidden", details={})
+        return api_errors.error("Forbidden", message, {})
     scope = f'in the namespace "{access.namespace}"' if access.namespace else "at the cluster scope"
     why = (
         f'User "{user.name}" cannot {access.verb} resource "{access.combined}" in API group'

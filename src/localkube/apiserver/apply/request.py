@@ -220,7 +220,7 @@ def conflict(error: ConflictsError) -> StatusError:
             by_manager[who] = f"{by_manager.get(who, f'conflicts with {who}:')}\n- {path}"
         lines = "\n".join(by_manager.values())
         text = f"Apply failed with {len(found)} conflicts: {lines}"
-    return api_errors.apply_conflict(text, causes)
+    return api_errors.error("Conflict", text, {"causes": [cause._asdict() for cause in causes]})
 
 
 def _shown(manager: Manager) -> str:

@@ -20,12 +20,7 @@ from kubekit.objects import yaml_reader
 from kubekit.objects.quantity import MAX_INT64
 from kubekit.objects.yaml_reader import STRANGERS_TEXT, YamlError, YamlTooLarge
 from kubekit.request_errors import StatusError
-from localkube.apiserver.api_errors import (
-    bad_request,
-    too_large,
-    unsupported_media,
-    unsupported_patch,
-)
+from localkube.apiserver import api_errors
 from localkube.apiserver.http import protobuf
 from localkube.apiserver.http.requests import JSON, YAML
 from localkube.apiserver.schema.values import join_path
@@ -103,7 +98,7 @@ def read(body: bytes, content_type: str) -> Raw:
     if kind == protobuf.MEDIA_TYPE:
         return protobuf.read(body)
     if kind not in (JSON, YAML):
-        raise unsupported_media((JSON, YAML, protobuf.MEDIA_TYPE))
+        raise api_errors.unsupported_media((JSON, YAML, protobuf.MEDIA_TYPE))
     return _object(parse_yaml(body) if kind == YAML else parse_json(body))
 
 
@@ -111,7 +106,9 @@ def read_patch(body: bytes, kind: str, *, strategic: bool) -> Any:
     """The patch in a body of this media type: an object, or a list for JSON patch."""
     accepted = tuple(p for p in PATCHES if strategic or p != STRATEGIC_MERGE_PATCH)
     if kind not in accepted:
-        raise unsupported_media(accepted) if kind in PATCHES else unsupported_patch()
+        if kind in PATCHES:
+            raise api_errors.unsupported_media(accepted)
+        raise api_errors.error("UnsupportedMediaType", "415: Unsupported Media Type", {})
     if kind == JSON_PATCH:
         return parse_json(body)
     if kind == APPLY:
@@ -125,7 +122,7 @@ def parse_json(body: bytes, *, integers: bool = False) -> Any:
     try:
         value = (_INTEGERS if integers else _JSON_DECODER).decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise bad_request(f"the body cannot be read as JSON: {error}") from error
+        raise api_errors.bad_request(f"the body cannot be read as JSON: {error}") from error
     check_depth(value)
     return value
 
@@ -139,9 +136,11 @@ def parse_yaml(body: bytes) -> Any:
         # Clients resolve aliases themselves.
         value = yaml_reader.load(body, _Loader, _YAML_LIMITS, aliases=False)
     except YamlTooLarge as error:
-        raise too_large(f"the body is too large for YAML: {error}; send it as JSON") from error
+        raise api_errors.too_large(
+            f"the body is too large for YAML: {error}; send it as JSON"
+        ) from error
     except YamlError as error:
-        raise bad_request(f"the body cannot be read as YAML: {error}") from error
+        raise api_errors.bad_request(f"the body cannot be read as YAML: {error}") from error
     check_depth(value)
     return value
 
@@ -163,7 +162,7 @@ def as_yaml(body: bytes) -> bytes:
 
 def _object(value: Any) -> Raw:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise bad_request("the body of the request must be an object")
+        raise api_errors.bad_request("the body of the request must be an object")
     return value
 
 
@@ -173,7 +172,7 @@ def check_depth(value: Any, what: str = "the body") -> None:
     level, todo = 0, [value]
     while todo:
         if level > _DEPTH:
-            raise bad_request(f"{what} is nested deeper than {_DEPTH} levels")
+            raise api_errors.bad_request(f"{what} is nested deeper than {_DEPTH} levels")
         deeper: list[Any] = []
         for item in todo:
             if isinstance(item, dict):

@@ -136,9 +136,9 @@ def negotiate(accept: str, verb: str = "") -> Form:
     offered = _STREAMED if verb == "watch" else ", ".join(_OFFERED)
     if any_offered:
         message = f"only the following media types are accepted: {offered}"
-        raise StatusError(message, status=406, reason="NotAcceptable")
+        raise api_errors.error("NotAcceptable", message)
     message = f"406: Not Acceptable\n\nAvailable representations: {offered}"
-    raise StatusError(message, status=406, reason="NotAcceptable", details={})
+    raise api_errors.error("NotAcceptable", message, {})
 
 
 def media_of(accept: str) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver import causes, codec, rules
-from localkube.apiserver.api_errors import too_many
-from localkube.apiserver.causes import Cause
+from localkube.apiserver import api_errors, causes, codec, rules
 from localkube.apiserver.codec import selector_matches
 from localkube.apiserver.kinds.field_rules import check_int_or_percent, fill
 from localkube.apiserver.resource import STATUS, Resource
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from kubekit.request_errors import StatusError
     from localkube.apiserver.causes import Causes
     from localkube.apiserver.store.collection import ObjectReader
 
@@ -68,9 +67,9 @@ def take_disruption(budget: Raw, pod: str, now: str) -> Raw:
     name, status = budget["metadata"]["name"], budget["status"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         why = f"The disruption budget {name} is still being processed by the server."
-        raise too_many(_REFUSED, _because(why), retry_after=10)
+        raise _refused(why, retryAfterSeconds=10)  # clients then repeat the request by themselves
     if status["disruptionsAllowed"] <= 0:
-        raise too_many(_REFUSED, _because(_why_none_is_left(budget)))
+        raise _refused(_why_none_is_left(budget))
     status["disruptionsAllowed"] -= 1
     if status["disruptionsAllowed"] == 0:
         _forbid_disruptions(budget, now)
@@ -108,8 +107,9 @@ def _forbid_disruptions(budget: Raw, now: str) -> None:
     }
 
 
-def _because(message: str) -> Cause:
-    return Cause("", "DisruptionBudget", message)
+def _refused(why: str, **details: object) -> StatusError:
+    cause = {"reason": "DisruptionBudget", "message": why}
+    return api_errors.error("TooManyRequests", _REFUSED, {"causes": [cause], **details})
 
 
 def _bound(side: str) -> cells.Cell:

@@ -6,7 +6,6 @@ import random
 from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import TYPE_CHECKING, Any
 
-from kubekit.request_errors import StatusError
 from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.kinds import field_rules
 from localkube.apiserver.kinds.field_rules import each
@@ -142,7 +141,7 @@ def allocate(service: Raw, store: ObjectReader, service_range: IPv4Network) -> N
     if address is None:
         name = service["metadata"]["name"]
         why = f'failed to allocate a serviceIP for Service "{name}": range is full'
-        raise StatusError(f"Internal error occurred: {why}", status=500, reason="InternalError")
+        raise api_errors.error("InternalError", f"Internal error occurred: {why}")
     spec["clusterIP"], spec["clusterIPs"] = str(address), [str(address)]
 
 

@@ -143,7 +143,7 @@ async def _outcome(
     except StatusError as error:
         return api_errors.body(error)
     except MusterError as error:
-        return api_errors.body(StatusError(str(error), status=500, reason="InternalError"))
+        return api_errors.body(api_errors.error("InternalError", str(error)))
 
 
 def exit_status(code: int) -> Raw:

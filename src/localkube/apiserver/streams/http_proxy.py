@@ -16,7 +16,6 @@ import aiohttp
 from aiohttp import web
 
 from kubekit.objects.annotation_values import read_integer
-from kubekit.request_errors import StatusError
 from kubekit.serving.http_connection import while_connected
 from localkube.apiserver import api_errors
 from localkube.node_interface import CannotRun
@@ -99,7 +98,7 @@ async def forward(
             )
         except aiohttp.ClientError as error:
             message = f"error trying to reach service: {error}"
-            raise StatusError(message, status=503, reason="ServiceUnavailable") from error
+            raise api_errors.error("ServiceUnavailable", message) from error
         async with answer:
             response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
             await response.prepare(request)
@@ -169,7 +168,8 @@ def port_name(service: Raw, port: str) -> str:
         if row["port"] == number:
             return str(row.get("name") or "")
     name = service["metadata"]["name"]
-    raise _unavailable(f'no service port {port} found for service "{name}"')
+    message = f'no service port {port} found for service "{name}"'
+    raise api_errors.error("ServiceUnavailable", message)
 
 
 def endpoint(endpoints: Raw, name: str, requested: str) -> tuple[str, int]:
@@ -188,12 +188,9 @@ def endpoint(endpoints: Raw, name: str, requested: str) -> tuple[str, int]:
         for address in subset.get("addresses") or ()
     ]
     if not found:
-        raise _unavailable(f'no endpoints available for service "{requested}"')
+        message = f'no endpoints available for service "{requested}"'
+        raise api_errors.error("ServiceUnavailable", message)
     return random.choice(found)
-
-
-def _unavailable(message: str) -> StatusError:
-    return StatusError(message, status=503, reason="ServiceUnavailable")
 
 
 # -- nodes -----------------------------------------------------------------------------------------
@@ -206,4 +203,4 @@ def address_of(node: Raw) -> str:
         if row.get("type") == "InternalIP":
             return str(row["address"])
     message = f"no preferred addresses found; known addresses: {addresses}"
-    raise StatusError(message, status=500, reason="")
+    raise api_errors.error("", message)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kubekit.objects.annotation_values import read_time
-from kubekit.request_errors import StatusError
 from kubekit.serving.http_connection import while_connected
 from localkube.apiserver import api_errors, causes, codec
 from localkube.apiserver.http.requests import query_bool
@@ -117,7 +116,7 @@ class PodStreams:
     def _backend(self, obj: Raw) -> NodeBackend:
         if self.backend is None:
             message = f"no node agent reaches {obj['metadata']['name']}"
-            raise StatusError(message, status=503, reason="ServiceUnavailable")
+            raise api_errors.error("ServiceUnavailable", message)
         return self.backend
 
     async def _log(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
