@@ -154,9 +154,12 @@ class LeaderElection:
             created = await self._client.create(_RAW, self._record(None))
             return self._acquired(created, sent_at)
         seen = self._seen = self._observe(record)
-        if _holder(seen.record) not in ("", self._identity) and not self._expired(seen):
+        # The holder's own duration counts: it may be configured differently from ours.
+        duration = (record.get("spec") or {}).get("leaseDurationSeconds") or self._duration
+        expired = self._clock() - seen.at > duration
+        if _holder(record) not in ("", self._identity) and not expired:
             return False
-        replaced = await self._client.replace(_RAW, self._record(seen.record))
+        replaced = await self._client.replace(_RAW, self._record(record))
         return self._acquired(replaced, sent_at)
 
     def _observe(self, record: Raw) -> ObservedLease:
@@ -164,11 +167,6 @@ class LeaderElection:
         if self._seen is not None and self._seen.record.get("spec") == record.get("spec"):
             return ObservedLease(record, self._seen.at)  # not renewed since
         return ObservedLease(record, self._clock())
-
-    def _expired(self, seen: ObservedLease) -> bool:
-        # The holder's own duration counts: it may be configured differently from ours.
-        duration = (seen.record.get("spec") or {}).get("leaseDurationSeconds") or self._duration
-        return self._clock() - seen.at > duration
 
     def _acquired(self, record: Raw, sent_at: float) -> bool:
         self._seen = ObservedLease(record, self._clock())

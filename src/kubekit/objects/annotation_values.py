@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -76,11 +77,5 @@ def read_json(text: str) -> Any:
 
 def _depth(text: str) -> int:
     """How deep the brackets outside of strings go."""
-    depth = deepest = 0
-    for mark in _BRACKETS.findall(text):
-        if mark in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif mark in "]}":
-            depth -= 1
-    return deepest
+    steps = (1 if mark in "[{" else -1 for mark in _BRACKETS.findall(text) if mark in "[{]}")
+    return max(accumulate(steps), default=0)

@@ -59,11 +59,8 @@ class Amount(msgspec.Struct, frozen=True, order=True, gc=False):
 
     def __str__(self) -> str:
         """The canonical form: no fraction, and the largest suffix that allows it."""
-        if (
-            self.notation == "binary"
-            and self.nano % _WHOLE == 0
-            and abs(self.nano) >= 1024 * _WHOLE
-        ):
+        whole = self.nano % _WHOLE == 0 and abs(self.nano) >= 1024 * _WHOLE
+        if self.notation == "binary" and whole:
             count, suffix = self.nano // _WHOLE, ""
             for name in _TWOS:
                 if count % 1024:

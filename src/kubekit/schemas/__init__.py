@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kubekit.objects.meta import Raw
 
 _GVK = "x-kubernetes-group-version-kind"
@@ -69,7 +71,8 @@ class Schema:
     def has_defaults(self) -> bool:
         """Whether the schema may fill in defaults, here or further inside."""
         if self._has_defaults is None:
-            self._has_defaults = _names_default(self.raw)
+            named = ("default", "$ref")
+            self._has_defaults = any(not m.keys().isdisjoint(named) for m in maps_in(self.raw))
         return self._has_defaults
 
     @property
@@ -111,12 +114,16 @@ class Schema:
         return self._items
 
 
-def _names_default(raw: Any) -> bool:
-    if isinstance(raw, dict):
-        return not raw.keys().isdisjoint(("default", "$ref")) or any(
-            isinstance(part, dict | list) and _names_default(part) for part in raw.values()
-        )
-    return any(_names_default(part) for part in raw) if isinstance(raw, list) else False
+def maps_in(document: Any) -> Iterator[Raw]:
+    """All maps in a document, which may be deeply nested."""
+    todo = [document]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, dict):
+            yield part
+            todo += part.values()
+        elif isinstance(part, list):
+            todo += part
 
 
 def _reaches_quantity(raw: Any, definitions: Raw, seen: set[str]) -> bool:

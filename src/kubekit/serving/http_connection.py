@@ -211,9 +211,8 @@ class HttpConnection(web.RequestHandler):
         if left <= 0 and self._current_request is None:
             self._client.drop()
         else:
-            self._timer = self._loop.call_later(
-                max(left, HEADER_SECONDS / 10), self._check_progress
-            )
+            left = max(left, HEADER_SECONDS / 10)
+            self._timer = self._loop.call_later(left, self._check_progress)
 
     def handle_error(
         self,

@@ -155,13 +155,9 @@ class ApiServer:
         for address in dict.fromkeys((host, *extra_addresses)):
             self.port = self.listeners.listen(address, self.port)
         self.url = f"https://{host}:{self.port}"
-        await self._publish_services(pod_address)
-
-    async def _publish_services(self, pod_address: str) -> None:
         services = self.registry.find("", "v1", SERVICES.plural) or SERVICES
         await bootstrap.renumber_services(self.store, services, self._service_range)
-        address = str(self._service_range[1])
-        await bootstrap.publish(self.verbs, services, address, pod_address, self.port)
+        await bootstrap.publish(self.verbs, services, service_address, pod_address, self.port)
         await self.follow_up_writes.run_pending()
 
     async def run(self) -> None:
@@ -286,7 +282,10 @@ class ApiServer:
             if any(r.group == route.group and not r.custom for r in self.registry.all()):
                 raise api_errors.path_not_found()
             if (route.group, route.verb) == ("autoscaling", "create"):
-                raise _no_autoscaler()
+                # A Status: kubectl ignores the warnings of any other 404.
+                status = codec.dump(api_errors.body(api_errors.path_not_found()))
+                headers = _warning_headers([_NO_AUTOSCALER])
+                raise web.HTTPNotFound(body=status, content_type=JSON, headers=headers)
             raise _NO_PAGE()
         if resource.namespaced and route.name and not route.namespace:
             raise api_errors.path_not_found()
@@ -365,16 +364,6 @@ def _observe(route: Route, resource: Resource, code: int, seconds: float) -> Non
 
 
 # -- answers ---------------------------------------------------------------------------------------
-
-
-def _no_autoscaler() -> web.HTTPNotFound:
-    """There are no autoscalers here; `kubectl autoscale` prints why."""
-    # A Status: kubectl ignores the warnings of any other 404.
-    return web.HTTPNotFound(
-        body=codec.dump(api_errors.body(api_errors.path_not_found())),
-        content_type="application/json",
-        headers=_warning_headers([_NO_AUTOSCALER]),
-    )
 
 
 def _warnings(call: Call) -> _Headers:

@@ -99,17 +99,13 @@ class ExecPlugin(CredentialSource):
         if plugin.cluster is not None:
             spec["cluster"] = dict(plugin.cluster)
         info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
-        environment = {
-            **os.environ,
-            **dict(plugin.env),
-            "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode(),
-        }
+        described = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
         import subprocess
 
         try:
             process = subprocess.run(
                 [plugin.command, *plugin.args],
-                env=environment,
+                env={**os.environ, **dict(plugin.env), **described},
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=None if interactive else subprocess.PIPE,
@@ -133,8 +129,8 @@ class ExecPlugin(CredentialSource):
         except msgspec.DecodeError as error:
             raise plugin.error(f"did not print an ExecCredential: {error}") from error
         if credential.api_version != plugin.api_version:
-            printed, expected = credential.api_version, plugin.api_version
-            raise plugin.error(f"printed {printed!r}, expected {expected!r}")
+            words = f"printed {credential.api_version!r}, expected {plugin.api_version!r}"
+            raise plugin.error(words)
         status = credential.status or _Status()
         if not status.token and not (status.client_certificate_data and status.client_key_data):
             raise plugin.error("gave neither token nor certificate")

@@ -218,10 +218,8 @@ def _source(user: KubeConfigEntry, cluster: KubeConfigEntry) -> CredentialSource
     certificate = _pem(user, "client-certificate")
     key = _pem(user, "client-key")
     if bool(certificate) != bool(key):
-        missing, other = (
-            ("client-key", "certificate") if certificate else ("client-certificate", "key")
-        )
-        raise ConfigError(f"{user.where}.{missing}: is missing, the {other} is there")
+        missing, other = ("key", "certificate") if certificate else ("certificate", "key")
+        raise ConfigError(f"{user.where}.client-{missing}: is missing, the {other} is there")
     fixed = Credential("", certificate, key)
     if "exec" in user.fields:
         from kubekit.client.auth.exec_plugin import ExecPlugin  # slow to load, and rarely needed
@@ -253,9 +251,8 @@ def _plugin(user: KubeConfigEntry, cluster: KubeConfigEntry) -> ExecPluginConfig
     if not isinstance(command, str) or not command:
         raise ConfigError(f"{where}.command: is missing")
     if version not in API_VERSIONS:
-        raise ConfigError(
-            f"{where}.apiVersion: {version!r} is not one of {', '.join(API_VERSIONS)}"
-        )
+        known = ", ".join(API_VERSIONS)
+        raise ConfigError(f"{where}.apiVersion: {version!r} is not one of {known}")
     args = fields.get("args") or []
     env = fields.get("env") or []
     if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):

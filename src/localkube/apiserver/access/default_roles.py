@@ -88,14 +88,11 @@ _ADMIN = (
 )
 
 _OF_ALL = ("system:authenticated",)
+_SELF_REVIEWS = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
 _ROLES: dict[str, tuple[Raw, ...]] = {
     "cluster-admin": (_rule("*", "*", "*"), _paths("*", "*")),
     "system:basic-user": (
-        _rule(
-            ["create"],
-            ["authorization.k8s.io"],
-            ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
-        ),
+        _rule(["create"], ["authorization.k8s.io"], _SELF_REVIEWS),
         _rule(["create"], ["authentication.k8s.io"], ["selfsubjectreviews"]),
     ),
     "system:discovery": (_paths(sorted({*_DISCOVERY, *_HEALTH})),),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 FieldSet = dict[str, Any]
@@ -65,38 +65,27 @@ def union(a: FieldSet, b: FieldSet) -> FieldSet:
     return result
 
 
-def _subtract(a: FieldSet, b: FieldSet, combine: Callable[[FieldSet, FieldSet], Any]) -> FieldSet:
+def difference(a: FieldSet, b: FieldSet, *, deep: bool = False) -> FieldSet:
+    """The fields of `a` that are not in `b`.
+
+    A field of `b` does not take the fields below it, except with `deep`.
+    """
     if a.keys().isdisjoint(b):
         return a
     result: FieldSet = {}
     for element, node in a.items():
-        if element not in b:
+        other = b.get(element)
+        if other is None:
             result[element] = node
-        elif element != SELF:
-            member, inner = combine(node, b[element])
-            put(result, element, inner, member=member)
+        elif element != SELF and not (deep and is_member(other)):
+            inner = difference(children(node), children(other), deep=deep)
+            put(result, element, inner, member=is_member(node) and not is_member(other))
     return result
-
-
-def difference(a: FieldSet, b: FieldSet) -> FieldSet:
-    """The fields of `a` that are not in `b`. A field of `b` does not take the fields below it."""
-
-    def combine(mine: FieldSet, other: FieldSet) -> tuple[bool, FieldSet]:
-        inner = difference(children(mine), children(other))
-        return is_member(mine) and not is_member(other), inner
-
-    return _subtract(a, b, combine)
 
 
 def without(a: FieldSet, b: FieldSet) -> FieldSet:
     """The fields of `a` that are neither in `b` nor below a field of `b`."""
-
-    def combine(mine: FieldSet, other: FieldSet) -> tuple[bool, FieldSet]:
-        if is_member(other):
-            return False, {}
-        return is_member(mine), without(children(mine), children(other))
-
-    return _subtract(a, b, combine)
+    return difference(a, b, deep=True)
 
 
 def intersection(a: FieldSet, b: FieldSet) -> FieldSet:

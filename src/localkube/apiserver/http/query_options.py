@@ -24,12 +24,9 @@ if TYPE_CHECKING:
 
 
 _WRITES = {
-    "create": "CreateOptions",
-    "update": "UpdateOptions",
-    "patch": "PatchOptions",
-    "delete": "DeleteOptions",
-    "deletecollection": "DeleteOptions",
-}
+    "create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions",
+    "delete": "DeleteOptions", "deletecollection": "DeleteOptions",
+}  # fmt: skip
 # Unknown and duplicate fields are ignored, rejected, or (the default) warned of.
 _STRICTNESS = ("", "Ignore", "Strict", "Warn")
 _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"

@@ -36,14 +36,9 @@ if TYPE_CHECKING:
 # -- Job -----------------------------------------------------------------------------------------
 
 _NUMBERS = (
-    "parallelism",
-    "completions",
-    "backoffLimit",
-    "activeDeadlineSeconds",
-    "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex",
-    "maxFailedIndexes",
-)
+    "parallelism", "completions", "backoffLimit", "activeDeadlineSeconds",
+    "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
 _NO_LIMIT = 2**31 - 1
 _COMPLETION_MODES = ("NonIndexed", "Indexed")
 _INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
@@ -187,16 +182,15 @@ def _check_success(policy: Raw, completions: int) -> Causes:
 def _indexes_problem(indexes: str, completions: int) -> str:
     """The problem of a text such as `0,2-4`: its numbers must grow and be below `completions`."""
     last = -1
-    for span in indexes.split(","):
-        for index in span.split("-"):
-            number = read_integer(index)
-            if number is None:
-                return f'cannot convert string to integer for index: "{index}"'
-            if number >= completions:
-                return f'too large index: "{index}"'
-            if number <= last:
-                return f"non-increasing order, previous: {last}, current: {index}"
-            last = number
+    for index in indexes.replace("-", ",").split(","):
+        number = read_integer(index)
+        if number is None:
+            return f'cannot convert string to integer for index: "{index}"'
+        if number >= completions:
+            return f'too large index: "{index}"'
+        if number <= last:
+            return f"non-increasing order, previous: {last}, current: {index}"
+        last = number
     return ""
 
 

@@ -150,9 +150,8 @@ def _title(field: str) -> str:
 
 def _without(own: Raw, taken: set[str]) -> Raw:
     """The names that are left; plural and kind are shown even when they are empty."""
-    left = {key: value for key, value in own.items() if value not in [*taken]}
+    left = {k: v for k, v in own.items() if k != "shortNames" and v not in [*taken]}
     short = [name for name in own.get("shortNames") or () if name not in taken]
-    left.pop("shortNames", None)
     return {"plural": "", "kind": "", **left, **({"shortNames": short} if short else {})}
 
 
@@ -215,23 +214,22 @@ def _check_versions(versions: list[Raw]) -> Causes:
     version_names = [v.get("name", "") for v in versions]
     if len(set(version_names)) != len(version_names):
         yield causes.invalid("spec.versions", versions, "must contain unique version names")
+    # What all versions have in common, the real server checks once, for all.
+    one_schema, same_columns = (
+        all(version.get(field) == versions[0].get(field) for version in versions)
+        for field in ("schema", "additionalPrinterColumns")
+    )
     for i, version in enumerate(versions):
         path, name = f"spec.versions[{i}]", version_names[i]
         yield from names.invalid_values(f"{path}.name", name, names.check_dns1035_label(name))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
             yield causes.required(f"{path}.schema.openAPIV3Schema")
-        elif i == 0 or not _is_shared(versions, "schema"):
-            where = "spec.validation" if _is_shared(versions, "schema") else f"{path}.schema"
+        elif i == 0 or not one_schema:
+            where = "spec.validation" if one_schema else f"{path}.schema"
             yield from _check_schema(schema, f"{where}.openAPIV3Schema")
-        shared = _is_shared(versions, "additionalPrinterColumns")
-        if i == 0 or not shared:
-            yield from _check_columns(version, "spec" if shared else path)
-
-
-def _is_shared(versions: list[Raw], field: str) -> bool:
-    """Whether all versions have the same value: the real server then checks it once, for all."""
-    return all(version.get(field) == versions[0].get(field) for version in versions)
+        if i == 0 or not same_columns:
+            yield from _check_columns(version, "spec" if same_columns else path)
 
 
 def _check_columns(version: Raw, path: str) -> Causes:
@@ -297,23 +295,12 @@ def _check_stored_versions(versions: list[Raw], stored: list[str]) -> Causes:
 
 def _warnings(known: KnownKinds, crd: Raw) -> Iterator[str]:
     spec, name = crd["spec"], crd["metadata"]["name"]
-    if name not in known.immutable_fields and _has_rules(spec["versions"]):
+    # A field may have that name.
+    rows = (part.get(_RULES) for part in schemas.maps_in(spec["versions"]))
+    if name not in known.immutable_fields and any(isinstance(row, list) and row for row in rows):
         yield RULES_WARNING
     if (spec.get("conversion") or {}).get("strategy") == "Webhook":
         yield CONVERSION_WARNING
-
-
-def _has_rules(versions: list[Raw]) -> bool:
-    parts: list[Any] = [*versions]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, dict):
-            if part.get(_RULES) and isinstance(part[_RULES], list):  # a field may have that name
-                return True
-            parts += part.values()
-        elif isinstance(part, list):
-            parts += part
-    return False
 
 
 # -- deletion ------------------------------------------------------------------------------------

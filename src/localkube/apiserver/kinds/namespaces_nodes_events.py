@@ -113,7 +113,7 @@ def _roles(node: Raw, now: datetime) -> str:
     labels = cells.fields(node, "metadata.labels")
     roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)}
     roles.add(str(labels.get("kubernetes.io/role") or ""))
-    return ",".join(sorted(filter(None, roles))) or cells.NONE
+    return ",".join(sorted(roles - {""})) or cells.NONE
 
 
 def _state(node: Raw, now: datetime) -> str:
@@ -179,14 +179,10 @@ LEASES = Resource(
 
 _GROUP = "events.k8s.io"
 _CORE_NAMES = {
-    "regarding": "involvedObject",
-    "note": "message",
-    "reportingController": "reportingComponent",
-    "deprecatedSource": "source",
-    "deprecatedFirstTimestamp": "firstTimestamp",
-    "deprecatedLastTimestamp": "lastTimestamp",
-    "deprecatedCount": "count",
-}
+    "regarding": "involvedObject", "note": "message", "reportingController": "reportingComponent",
+    "deprecatedSource": "source", "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp", "deprecatedCount": "count",
+}  # fmt: skip
 _NEW_NAMES = {core: new for new, core in _CORE_NAMES.items()}
 _REQUIRED = ("eventTime", "reportingComponent", "reportingInstance", "action", "reason")
 

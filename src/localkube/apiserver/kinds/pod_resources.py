@@ -29,25 +29,17 @@ _OF_PODS = ("cpu", "memory")
 _OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
 _COUNTED = frozenset(
     {
-        "pods",
-        "services",
-        "services.nodeports",
-        "services.loadbalancers",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
+        "pods", "services", "services.nodeports", "services.loadbalancers",
+        "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
         "persistentvolumeclaims",
     }
-)
+)  # fmt: skip
 _OF_QUOTAS = (
     _COUNTED
     | {prefix + name for prefix in ("", "requests.", "limits.") for name in _OF_CONTAINERS}
     | {"storage", "requests.storage"}
 )
-_EXPLICIT = frozenset(
-    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
-)
+_EXPLICIT = {prefix + name for prefix in ("", "requests.", "limits.") for name in _OF_PODS}
 
 
 # -- defaults ------------------------------------------------------------------------------------

@@ -205,7 +205,10 @@ def _check_limit_range(limit_range: Raw) -> Causes:
     types: set[str] = set()
     for index, item in enumerate(_limits_of(limit_range)):
         path, kind = f"spec.limits[{index}]", str(item.get("type") or "")
-        yield from _check_type(kind, f"{path}.type")
+        problems = names.check_key(kind)
+        if not problems and "/" not in kind and kind not in (CONTAINER, POD, CLAIM):
+            problems = [_LIMIT_TYPE]
+        yield from names.invalid_values(f"{path}.type", kind, problems)
         if kind in types:
             yield causes.duplicate(f"{path}.type", kind)
         types.add(kind)
@@ -213,13 +216,6 @@ def _check_limit_range(limit_range: Raw) -> Causes:
         if kind == CLAIM and not any("storage" in (item.get(s) or {}) for s in ("min", "max")):
             yield causes.required(f"{path}.limits", _NO_STORAGE)
         yield from _check_amounts(item, path)
-
-
-def _check_type(kind: str, path: str) -> Causes:
-    problems = names.check_key(kind)
-    yield from names.invalid_values(path, kind, problems)
-    if not problems and "/" not in kind and kind not in (CONTAINER, POD, CLAIM):
-        yield causes.invalid(path, kind, _LIMIT_TYPE)
 
 
 def _check_names(item: Raw, kind: str, path: str) -> Causes:

@@ -35,12 +35,8 @@ _CHOICES = {
 }
 _AFFINITY_SECONDS, _MAX_AFFINITY_SECONDS = 3 * 3600, 86400
 _ADDRESS_FIELDS = (
-    "clusterIP",
-    "clusterIPs",
-    "ipFamilies",
-    "ipFamilyPolicy",
-    "internalTrafficPolicy",
-)
+    "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy",
+)  # fmt: skip
 _EXTERNAL_FIELDS = ("externalTrafficPolicy", "healthCheckNodePort", "allocateLoadBalancerNodePorts")
 _BALANCED_ONLY = "may only be used when `type` is 'LoadBalancer'"
 _HEALTH_PORT = (
@@ -168,14 +164,8 @@ def _check_port(port: Raw, path: str, port_names: set[str], *, alone: bool) -> C
 
 def _go_port(port: Raw) -> Raw:
     """A port as the real server prints it in a cause: the fields of its Go struct."""
-    return {
-        "Name": "",
-        "Protocol": port.get("protocol"),
-        "AppProtocol": None,
-        "Port": port.get("port"),
-        "TargetPort": 0,
-        "NodePort": 0,
-    }
+    shown = {"Name": "", "Protocol": port.get("protocol"), "AppProtocol": None}
+    return shown | {"Port": port.get("port"), "TargetPort": 0, "NodePort": 0}
 
 
 # -- quota and columns ---------------------------------------------------------------------------
@@ -203,16 +193,14 @@ def _ports(service: Raw, now: datetime) -> str:
 
 
 def _external_address(service: Raw, now: datetime) -> str:
-    addresses = cells.words(service, "spec.externalIPs")
-    match codec.at(service, "spec.type"):
-        case "ExternalName":
-            return cells.text(service, "spec.externalName", cells.NONE)
-        case "LoadBalancer":
-            ingress = cells.rows(service, "status.loadBalancer.ingress")
-            balanced = [cells.text(i, "ip") or cells.text(i, "hostname") for i in ingress]
-            return ",".join(balanced + addresses) or "<pending>"
-        case _:
-            return ",".join(addresses) or cells.NONE
+    type_, addresses = codec.at(service, "spec.type"), cells.words(service, "spec.externalIPs")
+    if type_ == "ExternalName":
+        return cells.text(service, "spec.externalName", cells.NONE)
+    if type_ == "LoadBalancer":
+        ingress = cells.rows(service, "status.loadBalancer.ingress")
+        balanced = [cells.text(i, "ip") or cells.text(i, "hostname") for i in ingress]
+        return ",".join(balanced + addresses) or "<pending>"
+    return ",".join(addresses) or cells.NONE
 
 
 def services(service_range: IPv4Network) -> Resource:
@@ -296,7 +284,7 @@ def _check_address(address: Raw, path: str) -> Causes:
 
 def _addresses(endpoints: Raw, now: datetime) -> str:
     addresses = [
-        ":".join([cells.text(address, "ip"), *([str(cells.number(port, "port"))] if port else [])])
+        cells.text(address, "ip") + (f":{cells.number(port, 'port')}" if port else "")
         for subset in cells.rows(endpoints, "subsets")
         for address in cells.rows(subset, "addresses")
         for port in cells.rows(subset, "ports") or ({},)

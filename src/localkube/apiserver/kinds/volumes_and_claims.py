@@ -35,17 +35,11 @@ _MODES = {
 }
 _NO_SOURCE = frozenset(
     {
-        "accessModes",
-        "capacity",
-        "claimRef",
-        "mountOptions",
-        "nodeAffinity",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeAttributesClassName",
+        "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity",
+        "persistentVolumeReclaimPolicy", "storageClassName", "volumeAttributesClassName",
         "volumeMode",
     }
-)
+)  # fmt: skip
 
 
 def _complete_volume(volume: Raw) -> None:

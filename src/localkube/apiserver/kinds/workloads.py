@@ -193,18 +193,15 @@ def _complete_daemon_set(daemon_set: Raw) -> None:
     fill(ensure_map(daemon_set["metadata"], "annotations"), **{_GENERATION: "0"})
 
 
-def _finish_create(daemon_set: Raw, now: str) -> None:
-    daemon_set["metadata"]["annotations"][_GENERATION] = str(max(1, _generation(daemon_set)))
-
-
-def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
-    changed = new["spec"]["template"] != old["spec"]["template"]
-    new["metadata"]["annotations"][_GENERATION] = str(_generation(old) + changed)
-
-
-def _generation(daemon_set: Raw) -> int:
-    text = str((daemon_set["metadata"].get("annotations") or {}).get(_GENERATION) or "")
-    return read_integer(text, MAX_INT64) or 0
+def _count_templates(new: Raw, old: Raw | None) -> None:
+    """Write the number of the template; that of a new set comes from its writer."""
+    annotations = (new if old is None else old)["metadata"].get("annotations") or {}
+    number = read_integer(str(annotations.get(_GENERATION) or ""), MAX_INT64) or 0
+    if old is None:
+        number = max(1, number)
+    elif new["spec"]["template"] != old["spec"]["template"]:
+        number += 1
+    new["metadata"]["annotations"][_GENERATION] = str(number)
 
 
 def _check_daemon_set(daemon_set: Raw) -> Causes:
@@ -244,10 +241,10 @@ def _amount(value: int | str) -> int:
 
 def _uncounted(daemon_set: Raw) -> Raw:
     """The set as a row shows it: without the count of its templates, as on a real server."""
-    meta = daemon_set["metadata"]
-    shown = {k: v for k, v in (meta.get("annotations") or {}).items() if k != _GENERATION}
-    others = {name: value for name, value in meta.items() if name != "annotations"}
-    return {"metadata": others | ({"annotations": shown} if shown else {})}
+    meta = dict(daemon_set["metadata"])
+    annotations = meta.pop("annotations", None) or {}
+    shown = {key: value for key, value in annotations.items() if key != _GENERATION}
+    return {"metadata": meta | ({"annotations": shown} if shown else {})}
 
 
 DAEMON_SETS = Resource(
@@ -256,8 +253,8 @@ DAEMON_SETS = Resource(
     strategy=rules.Strategy(
         completion=rules.Completion(
             defaults=_complete_daemon_set,
-            finish_create=_finish_create,
-            finish_update=_finish_update,
+            finish_create=lambda new, now: _count_templates(new, None),
+            finish_update=lambda new, old, subresource: _count_templates(new, old),
         ),
         checks=rules.Checks(
             always=_check_daemon_set,

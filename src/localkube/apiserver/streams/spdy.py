@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from io import BytesIO
 from typing import NamedTuple
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
@@ -176,24 +177,18 @@ class HeaderReader:
             raise ValueError(f"the headers are not compressed as SPDY demands: {error}") from error
         if self._inflate.unconsumed_tail:
             raise ValueError(f"the headers have more than {MAX_BLOCK} bytes")
-        parts = _Parts(block)
-        return {parts.text().lower(): parts.text() for _ in range(parts.number())}
+        rest = BytesIO(block)
 
+        def take(size: int) -> bytes:
+            taken = rest.read(size)
+            if len(taken) < size:
+                raise ValueError("the headers end too early")
+            return taken
 
-class _Parts:
-    """The numbers and texts in a header block."""
+        def number() -> int:
+            return int.from_bytes(take(4), "big")
 
-    def __init__(self, block: bytes) -> None:
-        self._rest = block
+        def text() -> str:
+            return take(number()).decode()
 
-    def number(self) -> int:
-        return int.from_bytes(self._take(4), "big")
-
-    def text(self) -> str:
-        return self._take(self.number()).decode()
-
-    def _take(self, size: int) -> bytes:
-        if size > len(self._rest):
-            raise ValueError("the headers end too early")
-        taken, self._rest = self._rest[:size], self._rest[size:]
-        return taken
+        return {text().lower(): text() for _ in range(number())}

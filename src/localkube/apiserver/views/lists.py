@@ -21,7 +21,7 @@ from localkube.apiserver.http.query_options import selection
 from localkube.apiserver.http.requests import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from kubekit.objects.meta import Raw
     from localkube.apiserver.http.requests import Call
@@ -64,10 +64,7 @@ async def page(store: Store, call: Call) -> Page:
     if newest > store.revision:
         raise resource_version_too_large(newest, store.revision)
     candidates = await _entries(store, call, revision, token.start if token else "")
-    if selected.everything:
-        matching: Iterable[Entry] = candidates
-    else:
-        matching = (entry for entry in candidates if selected.matches(entry))
+    matching = candidates if selected.everything else filter(selected.matches, candidates)
     # One entry more than the page shows whether another page follows.
     entries = list(islice(matching, limit + 1)) if limit > 0 else list(matching)
     # Lists of custom kinds always have the token, empty or not.
@@ -82,7 +79,7 @@ async def page(store: Store, call: Call) -> Page:
     return Page(entries, metadata)
 
 
-async def _entries(store: Store, call: Call, revision: int, after: str) -> Iterable[Entry]:
+async def _entries(store: Store, call: Call, revision: int, after: str) -> Iterator[Entry]:
     prefix = codec.prefix(call.resource, call.route.namespace)
     if revision == store.revision:
         # A copy: the page is encoded later, when the collection may have changed.

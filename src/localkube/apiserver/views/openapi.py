@@ -214,9 +214,5 @@ def _list_type(resource: Resource, name: str) -> Raw:
 
 def references(node: Any) -> list[str]:
     """The names of all types a schema refers to."""
-    if isinstance(node, dict):
-        own = [node["$ref"].rpartition("/")[2]] if isinstance(node.get("$ref"), str) else []
-        return own + [name for value in node.values() for name in references(value)]
-    if isinstance(node, list):
-        return [name for value in node for name in references(value)]
-    return []
+    found = (part.get("$ref") for part in schemas.maps_in(node))
+    return [ref.rpartition("/")[2] for ref in found if isinstance(ref, str)]
