@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from kubekit.client.transport.http_transport import WebSocket
+    from kubekit.client.streams.websocket import WebSocket
 
 Raw = dict[str, Any]
 POD = "/api/v1/namespaces/ns/pods"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from kubekit.client.client import Client
-    from kubekit.client.transport.http_transport import WebSocket
+    from kubekit.client.streams.websocket import WebSocket
     from kubekit.objects.meta import Key
 
 OPEN_TIMEOUT = 30.0

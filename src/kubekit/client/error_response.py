@@ -169,14 +169,9 @@ def _no_such_kind(status: Status) -> bool:
 
     For a missing kind the server sends a Status without a name in its details, or plain text.
     """
-    named = status.details is not None and status.details.name
-    return not named and (
-        status.reason in ("", "NotFound")
-        and (
-            "could not find the requested resource" in status.message
-            or status.message == "404 page not found"
-        )
-    )
+    message, named = status.message, status.details is not None and status.details.name
+    no_path = "could not find the requested resource" in message or message == "404 page not found"
+    return no_path and not named and status.reason in ("", "NotFound")
 
 
 def _status_of(body: bytes) -> Status:

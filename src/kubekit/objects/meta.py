@@ -23,12 +23,9 @@ SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated name suffixes: no vowels, so that they never form words."""
 _BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _CAPITALS = {
-    "cluster_ip": "clusterIP",
-    "downward_api": "downwardAPI",
-    "host_ip": "hostIP",
-    "pod_ip": "podIP",
-    "scale_io": "scaleIO",
-}
+    "cluster_ip": "clusterIP", "downward_api": "downwardAPI", "host_ip": "hostIP",
+    "pod_ip": "podIP", "scale_io": "scaleIO",
+}  # fmt: skip
 
 
 def wire_name(field: str) -> str:

@@ -96,10 +96,9 @@ class BoundedFile:
     def behind_stderr(cls, path: Path) -> BoundedFile | None:
         """The file at this path if standard error goes there; None if it goes elsewhere."""
         try:
-            same = os.path.samestat(os.fstat(2), path.stat())
+            return cls(path) if os.path.samestat(os.fstat(2), path.stat()) else None
         except OSError:
-            same = False
-        return cls(path) if same else None
+            return None
 
     def rotate_if_full(self) -> None:
         size = os.fstat(2).st_size
@@ -129,9 +128,9 @@ class RepeatedRecords(logging.Filter):
         self._next: dict[object, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        now = self._clock()
         if record.levelno > logging.WARNING:  # errors are bugs, and must not be lost
             return True
+        now = self._clock()
         if now < self._next.get(record.msg, now):
             return False
         self._next[record.msg] = now + self._every

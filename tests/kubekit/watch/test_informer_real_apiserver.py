@@ -14,7 +14,8 @@ from kubekit.client.auth import kube_config
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.client import Client
 from kubekit.client.request import Request, Response
-from kubekit.client.transport.http_transport import HttpTransport, WebSocket
+from kubekit.client.streams.websocket import WebSocket
+from kubekit.client.transport.http_transport import HttpTransport
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import PODS, Kind
 from kubekit.objects.meta import Key

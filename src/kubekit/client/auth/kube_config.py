@@ -56,11 +56,9 @@ class KubeConfigEntry(msgspec.Struct, frozen=True):
 
     def text(self, key: str) -> str:
         value = self.fields.get(key)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
+        if not isinstance(value, str | None):
             raise ConfigError(f"{self.where}.{key}: must be a string, is {value!r}")
-        return value
+        return value or ""
 
     def flag(self, key: str) -> bool:
         value = self.fields.get(key, False)
@@ -74,8 +72,7 @@ class KubeConfigEntry(msgspec.Struct, frozen=True):
 
     def data(self, key: str) -> bytes:
         """`KEY-data` decoded, or the content of the file that `KEY` names."""
-        inline = self.text(f"{key}-data")
-        if inline:
+        if inline := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(inline, validate=True)
             except binascii.Error as error:

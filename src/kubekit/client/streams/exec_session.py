@@ -20,7 +20,7 @@ from kubekit.request_errors import Unreachable, Unsupported, api_error
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from kubekit.client.transport.http_transport import WebSocket
+    from kubekit.client.streams.websocket import WebSocket
 
 V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"

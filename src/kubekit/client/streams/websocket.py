@@ -60,7 +60,7 @@ class WebSocketConnector:
     @asynccontextmanager
     async def connect(
         self, request: Request, protocols: Sequence[str], credential: Credential
-    ) -> AsyncIterator[AiohttpWebSocket]:
+    ) -> AsyncIterator[WebSocket]:
         """Open a websocket; it is closed with the block."""
         headers = {"Accept": request.accept}
         if credential.authorization:
@@ -83,7 +83,7 @@ class WebSocketConnector:
         except (aiohttp.ClientError, OSError) as error:
             raise self.explain(error) from error
         try:
-            yield AiohttpWebSocket(raw, self)
+            yield WebSocket(raw, self)
         finally:
             await raw.close()
 
@@ -156,7 +156,7 @@ def error_type(error: Exception) -> type[MusterError]:
     return ConfigError if isinstance(error, _ADDRESS_ERRORS) else Unreachable
 
 
-class AiohttpWebSocket:
+class WebSocket:
     """A two-way stream of binary messages."""
 
     def __init__(
@@ -166,6 +166,7 @@ class AiohttpWebSocket:
 
     @property
     def protocol(self) -> str:
+        """The subprotocol that the server chose."""
         return self._raw.protocol or ""
 
     async def send(self, data: bytes) -> None:
@@ -175,6 +176,7 @@ class AiohttpWebSocket:
             raise self._connector.explain(error) from error
 
     async def receive(self) -> bytes | None:
+        """The next message; None when the other side has closed."""
         message = await self._raw.receive()
         if message.type is aiohttp.WSMsgType.BINARY:
             data: bytes = message.data

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kubekit.client.auth.credentials import Credential
     from kubekit.client.auth.endpoint import Endpoint
-    from kubekit.client.streams.websocket import WebSocketConnector
+    from kubekit.client.streams.websocket import WebSocket, WebSocketConnector
     from kubekit.client.transport.connection import Connection
     from kubekit.client.transport.connection_pool import Connector
     from kubekit.errors import MusterError
@@ -37,21 +37,6 @@ T = TypeVar("T")
 TIMEOUT = 60.0  # of silence, not of the whole response: a link may be slow
 LONGEST_ERROR = 4 << 20
 IDEMPOTENT_METHODS = frozenset(("GET", "PUT", "DELETE"))
-
-
-class WebSocket(Protocol):
-    """A two-way stream of binary messages."""
-
-    @property
-    def protocol(self) -> str:
-        """The subprotocol the server chose."""
-
-    async def send(self, data: bytes) -> None: ...
-
-    async def receive(self) -> bytes | None:
-        """The next message; None when the other side has closed."""
-
-    async def close(self) -> None: ...
 
 
 class Transport(Protocol):

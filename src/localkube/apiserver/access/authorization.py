@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kubekit.objects.meta import Raw
-    from kubekit.request_errors import StatusError
     from localkube.apiserver.http.requests import Call, Route
     from localkube.apiserver.store.collection import Change
     from localkube.apiserver.store.store import Store
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 _ROLES = (f"roles.{GROUP}", f"clusterroles.{GROUP}")
 _BINDINGS = (f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}")
 _COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
+_EVERYWHERE = "at the cluster scope"
 _INTERACTIVE = frozenset({"exec", "attach", "portforward"})
 
 
@@ -102,9 +102,18 @@ class Authorizer:
             self._require(user, access)
 
     def _require(self, user: User, access: AccessQuery) -> None:
+        """Raise a 403 if the user does not have this access."""
         verdict = self.decide(user, access)
-        if not verdict.allowed:
-            raise forbidden_error(user, access, verdict)
+        if verdict.allowed:
+            return
+        tail = f": {verdict.reason}" if verdict.reason else ""
+        who = f'User "{user.name}" cannot {access.verb}'
+        if access.path:
+            message = f'forbidden: {who} path "{access.path}"{tail}'
+            raise api_errors.error("Forbidden", message, {})
+        place = f'in the namespace "{access.namespace}"' if access.namespace else _EVERYWHERE
+        why = f'{who} resource "{access.combined}" in API group "{access.group}" {place}{tail}'
+        raise api_errors.forbidden(access.group, access.resource, access.name, why)
 
     def decide(self, user: User, access: AccessQuery) -> Verdict:
         """Whether the user has this access, and by which binding."""
@@ -208,20 +217,6 @@ def joined_errors(errors: list[str]) -> str:
     """The errors of an evaluation in one text, each once."""
     distinct = list(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
-
-
-def forbidden_error(user: User, access: AccessQuery, verdict: Verdict) -> StatusError:
-    """The 403 for access that the user does not have."""
-    tail = f": {verdict.reason}" if verdict.reason else ""
-    if access.path:
-        message = f'forbidden: User "{user.name}" cannot {access.verb} path "{access.path}"{tail}'
-        return api_errors.error("Forbidden", message, {})
-    scope = f'in the namespace "{access.namespace}"' if access.namespace else "at the cluster scope"
-    why = (
-        f'User "{user.name}" cannot {access.verb} resource "{access.combined}" in API group'
-        f' "{access.group}" {scope}{tail}'
-    )
-    return api_errors.forbidden(access.group, access.resource, access.name, why)
 
 
 def _access_of(route: Route, query: Mapping[str, str]) -> AccessQuery:

@@ -107,27 +107,16 @@ def _compare_parts(
     else:
         inner = Comparison({}, {})
         if isinstance(before, list) or isinstance(after, list):
-            old, new = by_element(_list(before), of), by_element(_list(after), of)
+            old, new = (by_element(v if isinstance(v, list) else [], of) for v in (before, after))
             for item in {**old, **new}:
                 _compare_items(item, old.get(item, []), new.get(item, []), of, inner)
         else:
-            _compare_maps(_map(before), _map(after), of, inner)
+            one, other = (v if isinstance(v, dict) else {} for v in (before, after))
+            _compare_maps(one, other, of, inner)
         # A value that becomes a map, or stops being one, changes itself.
-        scalar = not (_is_container(before) and _is_container(after))
+        scalar = not all(v is None or isinstance(v, dict | list) for v in (before, after))
         field_set.put(result.changed, element, inner.changed, member=scalar)
         field_set.put(result.removed, element, inner.removed, member=False)
-
-
-def _is_container(value: Any) -> bool:
-    return value is None or isinstance(value, dict | list)
-
-
-def _map(value: Any) -> Raw:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _is_leaf(value: Any, of: FieldType) -> bool:

@@ -125,11 +125,10 @@ def _accept_names(crd: Raw, others: list[Raw], now: datetime) -> Raw:
     kinds = {name for row in others for name in map(row.get, _KINDS)}
     old = (crd.get("status") or {}).get("conditions") or []
     established = condition_is_true(crd, "Established")
-    taken = [
-        *((f"{_title(field)}Conflict", own[field]) for field in _WORDS if own[field] in words),
-        *(("ShortNamesConflict", n) for n in own.get("shortNames") or () if n in words),
-        *((f"{_title(field)}Conflict", own[field]) for field in _KINDS if own[field] in kinds),
-    ]
+    wanted = [("Plural", own["plural"], words), ("Singular", own["singular"], words)]
+    wanted += [("ShortNames", name, words) for name in own.get("shortNames") or ()]
+    wanted += [("Kind", own["kind"], kinds), ("ListKind", own["listKind"], kinds)]
+    taken = [(f"{field}Conflict", name) for field, name, used in wanted if name in used]
     if taken:
         reason, name = taken[-1]  # the real server reports the last conflict
         rows = [("NamesAccepted", "False", reason, f'"{name}" is already in use')]
@@ -142,10 +141,6 @@ def _accept_names(crd: Raw, others: list[Raw], now: datetime) -> Raw:
         accepted = dict(own)
     rows = rows[:1] if established else rows  # a definition once established stays so
     return {"acceptedNames": accepted, "conditions": _merge_conditions(old, rows, now)}
-
-
-def _title(field: str) -> str:
-    return field[0].upper() + field[1:]
 
 
 def _without(own: Raw, taken: set[str]) -> Raw:

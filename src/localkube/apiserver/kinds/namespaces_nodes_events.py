@@ -199,9 +199,8 @@ def _from_core(event: Raw, api_version: str) -> Raw:
 
 def _check_event(event: Raw) -> Causes:
     if event["apiVersion"].startswith(_GROUP):
-        for field in _REQUIRED:
-            if not event.get(field):
-                yield causes.required(_NEW_NAMES.get(field, field))
+        missing = (field for field in _REQUIRED if not event.get(field))
+        yield from (causes.required(_NEW_NAMES.get(field, field)) for field in missing)
         if event.get("type") not in ("Normal", "Warning"):
             yield causes.invalid("type", event.get("type") or "", "has invalid value: ")
         return

@@ -169,7 +169,10 @@ def _check_ports(container: Raw, path: str) -> Causes:
 
 
 def _check_variable(variable: Raw, path: str) -> Causes:
-    yield from field_rules.check_name(variable, path, _variable_name_problems)
+    name = str(variable.get("name") or "")
+    yield from field_rules.check_required(variable, path, "name")
+    if not (name.isascii() and name.isprintable()) or "=" in name:
+        yield causes.invalid(f"{path}.name", name, _ENV_NAME_RULE)
     source = variable.get("valueFrom")
     if source is None:
         return
@@ -183,10 +186,6 @@ def _check_variable(variable: Raw, path: str) -> Causes:
         yield causes.invalid(where, "", "may not be specified when `value` is not empty")
     elif len(sources) > 1:
         yield causes.invalid(where, "", "may not have more than one field specified at a time")
-
-
-def _variable_name_problems(name: str) -> list[str]:
-    return [] if name.isascii() and name.isprintable() and "=" not in name else [_ENV_NAME_RULE]
 
 
 def _check_source(kind: str, source: Raw, path: str) -> Causes:

@@ -15,7 +15,14 @@ from kubekit.objects.meta import SUFFIX_LETTERS
 from localkube.apiserver import api_errors, causes, codec, rules
 from localkube.apiserver.admission import names
 from localkube.apiserver.kinds import pod_resources
-from localkube.apiserver.kinds.field_rules import check_name, each, ensure_map, fill, one_of
+from localkube.apiserver.kinds.field_rules import (
+    check_name,
+    check_required,
+    each,
+    ensure_map,
+    fill,
+    one_of,
+)
 from localkube.apiserver.resource import Resource
 from localkube.apiserver.views.cells import AGE, CREATED_AT, NAME, Cell, rows, text
 
@@ -118,8 +125,7 @@ def _check_binding(binding: Raw, *, kinds: tuple[str, ...]) -> Causes:
 
 def _check_subject(subject: Raw, path: str, *, namespaced: bool) -> Causes:
     kind, name = str(subject.get("kind") or ""), str(subject.get("name") or "")
-    if not name:
-        yield causes.required(f"{path}.name")
+    yield from check_required(subject, path, "name")
     if kind not in _SUBJECT_GROUPS:
         yield causes.not_supported(f"{path}.kind", kind, tuple(_SUBJECT_GROUPS))
         return

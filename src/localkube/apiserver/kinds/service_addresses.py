@@ -158,11 +158,9 @@ def _others(service: Raw, store: ObjectReader) -> Iterator[Raw]:
 def _check_requested(
     service: Raw, requested: str, taken: set[str], service_range: IPv4Network
 ) -> None:
-    problem = ""
+    problem = "provided IP is already allocated" if requested in taken else ""
     if not is_usable(requested, service_range):
         problem = "the provided network does not match the current range"
-    elif requested in taken:
-        problem = "provided IP is already allocated"
     if problem:
         detail = f"failed to allocate IP {requested}: {problem}"
         _raise_if_any(service, [causes.invalid(_PATH, service["spec"]["clusterIPs"], detail)])

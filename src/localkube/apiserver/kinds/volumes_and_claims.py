@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kubekit.objects.quantity import Amount, parse_quantity
 from localkube.apiserver import api_errors, causes, codec, rules
 from localkube.apiserver.kinds import quotas_and_limit_ranges
-from localkube.apiserver.kinds.field_rules import ensure_map, fill, fill_optional
+from localkube.apiserver.kinds.field_rules import check_required, ensure_map, fill, fill_optional
 from localkube.apiserver.kinds.pod_resources import ONE, amounts_of
 from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.views import cells
@@ -51,12 +51,10 @@ def _complete_volume(volume: Raw) -> None:
 
 def _check(volume: Raw) -> Causes:
     spec: Raw = volume.get("spec") or {}
-    if not spec.get("accessModes"):
-        yield causes.required("spec.accessModes")
+    yield from check_required(spec, "spec", "accessModes")
     yield from _check_access_modes(spec)
     capacity = spec.get("capacity")
-    if not capacity:
-        yield causes.required("spec.capacity")
+    yield from check_required(spec, "spec", "capacity")
     if list(capacity or ()) != ["storage"]:
         yield causes.not_supported("spec.capacity", capacity, ("storage",))
     if not set(spec) - _NO_SOURCE:

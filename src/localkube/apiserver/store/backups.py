@@ -36,11 +36,6 @@ def all_backups(database: Path) -> list[Path]:
     return sorted(folder_of(database).glob(f"{database.stem}-*{database.suffix}"))
 
 
-def newest(database: Path) -> Path | None:
-    backups = all_backups(database)
-    return backups[-1] if backups else None
-
-
 def write(database: Path, now: datetime | None = None) -> Path:
     """Make a backup and remove the oldest ones; MusterError if none can be made."""
     folder = folder_of(database)

@@ -376,13 +376,13 @@ def damaged(path: Path, problems: Sequence[str]) -> DamagedStore:
 def advice(path: Path) -> str:
     """What to do about a damaged database."""
     check = f"arena check --data-dir {path.parent}"
-    backup = backups.newest(path)
-    if not backup:
-        return (
-            f"`{check}` says what is damaged. There is no backup; `arena up --data-dir DIR` starts"
-            " an empty cluster in another directory."
-        )
-    return f"`{check}` says what is damaged; with --restore it returns to the backup {backup}."
+    if saved := backups.all_backups(path):
+        newest = saved[-1]
+        return f"`{check}` says what is damaged; with --restore it returns to the backup {newest}."
+    return (
+        f"`{check}` says what is damaged. There is no backup; `arena up --data-dir DIR` starts"
+        " an empty cluster in another directory."
+    )
 
 
 def failure(path: Path, error: sqlite3.Error) -> MusterError:

@@ -33,9 +33,8 @@ def render(answer: Answer, call: Call, now: datetime) -> bytes:
         include = call.query.get("includeObject", "Metadata")
         return codec.dump(_table(call.resource, items, meta, include, now))
     shown = [_metadata_only(item) for item in items]
-    if is_list:
-        return codec.dump(_meta_object("PartialObjectMetadataList", meta, items=shown))
-    return codec.dump(shown[0])
+    whole = _meta_object("PartialObjectMetadataList", meta, items=shown) if is_list else shown[0]
+    return codec.dump(whole)
 
 
 def event_renderer(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
