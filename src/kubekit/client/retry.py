@@ -53,9 +53,8 @@ class Throttle:
     keeps them from returning in one burst.
     """
 
-    def __init__(self, random: Callable[[], float] = random.random) -> None:
+    def __init__(self) -> None:
         self._until = 0.0
-        self._random = random
 
     def pause(self, now: float, seconds: float) -> None:
         self._until = max(self._until, now + seconds)
@@ -63,4 +62,4 @@ class Throttle:
     def wait(self, now: float) -> float:
         """Seconds that a request must wait now; usually 0."""
         remaining = self._until - now
-        return remaining * (1.0 + 0.25 * self._random()) if remaining > 0 else 0.0
+        return remaining * (1.0 + 0.25 * random.random()) if remaining > 0 else 0.0

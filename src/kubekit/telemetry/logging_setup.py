@@ -18,7 +18,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, TextIO
 
 from kubekit.errors import UsageError
-from kubekit.private_files import private_opener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +105,7 @@ class BoundedFile:
             return
         new, older = (self._path.with_name(self._path.name + end) for end in (".new", ".1"))
         try:
-            with open(new, "ab", buffering=0, opener=private_opener) as file:
+            with open(new, "ab", buffering=0, opener=_private) as file:
                 self._path.replace(older)
                 new.replace(self._path)
                 for number in (1, 2):
@@ -114,6 +113,10 @@ class BoundedFile:
         except OSError:  # no descriptor is left, for example: try again with the next line
             if size > 2 * self._limit:
                 os.ftruncate(2, 0)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class RepeatedRecords(logging.Filter):

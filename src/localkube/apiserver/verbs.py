@@ -45,11 +45,11 @@ _NAME_TRIES, _WRITE_TRIES = 8, 256
 class Verbs:
     """The verbs, over one store."""
 
-    def __init__(self, store: Store, clock: Clock = now) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
-        self.clock = clock
+        self.clock: Clock = now
         self.quotas = Quotas(store)
-        self.admission = AdmissionChain(store, clock)
+        self.admission = AdmissionChain(store, self.clock)
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
             "get": self.get, "list": self.list, "create": self.create, "update": self.update,
             "patch": self.patch, "delete": self.delete, "deletecollection": self.deletecollection,

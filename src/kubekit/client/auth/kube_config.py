@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from kubekit.client.auth.exec_plugin import ExecPluginConfig
 
 
-def default_files(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+def default_files() -> tuple[Path, ...]:
     """$KUBECONFIG's files, or ~/.kube/config."""
-    named = tuple(Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part)
-    return named or (Path("~/.kube/config").expanduser(),)
+    files = filter(None, os.environ.get("KUBECONFIG", "").split(os.pathsep))
+    return tuple(map(Path, files)) or (Path("~/.kube/config").expanduser(),)
 
 
 def load(path: Path | None = None, context: str | None = None) -> Endpoint:

@@ -85,11 +85,10 @@ def _load_certificate(context: ssl.SSLContext, endpoint: Endpoint, credential: C
             ) from error
 
 
-def expired_certificate(endpoint: Endpoint, now: datetime | None = None) -> str:
+def expired_certificate(endpoint: Endpoint) -> str:
     """`the client certificate of … expired on …`, or nothing. Runs no plugin."""
-    if not endpoint.credentials.is_ready():
-        return ""
-    certificate = endpoint.credentials.get().certificate
+    ready = endpoint.credentials.is_ready()
+    certificate = endpoint.credentials.get().certificate if ready else b""
     if not certificate:
         return ""
     from cryptography import x509  # slow to load, and only a failure needs it
@@ -98,7 +97,7 @@ def expired_certificate(endpoint: Endpoint, now: datetime | None = None) -> str:
         end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
     except ValueError:
         return ""
-    if end > (now or datetime.now(UTC)):
+    if end > datetime.now(UTC):
         return ""
     return f"the client certificate of {_name_of(endpoint)} expired on {end:%Y-%m-%d %H:%M} UTC"
 

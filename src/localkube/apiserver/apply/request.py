@@ -174,8 +174,7 @@ def applied(
     live: Raw | None, config: Raw, writer: Writer, of: FieldType, *, force: bool
 ) -> tuple[Raw, list[Raw]]:
     """Apply a configuration; ConflictsError if it changes fields of others without force."""
-    managed = managed_fields.decode(managed_fields.entries_of(live)) if live else None
-    managed = managed or Managed({}, {})
+    managed = _live_or_sent(managed_fields.entries_of(live) if live else [], None)
     live = {**live, "metadata": _without(live["metadata"], "managedFields")} if live else {}
     if live and not managed.owners:
         # Its owners are not known. They are not asked before the apply, but shown in a conflict.

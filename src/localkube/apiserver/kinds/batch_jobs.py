@@ -259,13 +259,8 @@ _TEMPLATE = "spec.jobTemplate."
 
 
 def _complete_cron_job(cron_job: Raw) -> None:
-    spec = fill(
-        ensure_map(cron_job, "spec"),
-        concurrencyPolicy="Allow",
-        suspend=False,
-        successfulJobsHistoryLimit=3,
-        failedJobsHistoryLimit=1,
-    )
+    spec = fill(ensure_map(cron_job, "spec"), concurrencyPolicy="Allow", suspend=False)
+    fill(spec, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
     template = ensure_map(spec, "jobTemplate")
     ensure_map(template, "metadata")
     _complete_job_template(ensure_map(template, "spec"))

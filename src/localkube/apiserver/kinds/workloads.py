@@ -50,12 +50,8 @@ _DEPLOYMENT_ROLLING = "spec.strategy.rollingUpdate"
 
 
 def _complete_deployment(deployment: Raw) -> None:
-    spec = fill(
-        ensure_map(deployment, "spec"),
-        replicas=1,
-        revisionHistoryLimit=10,
-        progressDeadlineSeconds=600,
-    )
+    spec = ensure_map(deployment, "spec")
+    fill(spec, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
     strategy = fill(ensure_map(spec, "strategy"), type="RollingUpdate")
     if strategy.get("type") == "RollingUpdate":
         fill(ensure_map(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
@@ -99,9 +95,8 @@ def _check_strategy(strategy: Raw) -> Causes:
     if strategy.get("type") not in _STRATEGIES:
         yield causes.not_supported("spec.strategy", strategy, _STRATEGIES)
     elif strategy["type"] == "Recreate" and rolling is not None:
-        yield causes.forbidden(
-            _DEPLOYMENT_ROLLING, "may not be specified when strategy `type` is 'Recreate'"
-        )
+        detail = "may not be specified when strategy `type` is 'Recreate'"
+        yield causes.forbidden(_DEPLOYMENT_ROLLING, detail)
     elif strategy["type"] == "RollingUpdate":
         yield from _check_deployment_rolling(rolling or {})
 
@@ -293,12 +288,8 @@ _FIXED = (
 
 
 def _complete_stateful_set(stateful_set: Raw) -> None:
-    spec = fill(
-        ensure_map(stateful_set, "spec"),
-        podManagementPolicy="OrderedReady",
-        replicas=1,
-        revisionHistoryLimit=10,
-    )
+    spec = ensure_map(stateful_set, "spec")
+    fill(spec, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
     strategy = ensure_map(spec, "updateStrategy")
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
@@ -307,11 +298,8 @@ def _complete_stateful_set(stateful_set: Raw) -> None:
         fill(strategy["rollingUpdate"], partition=0)
         # Behind a feature gate that is off by default: a real server drops it.
         strategy["rollingUpdate"].pop("maxUnavailable", None)
-    fill(
-        ensure_map(spec, "persistentVolumeClaimRetentionPolicy"),
-        whenDeleted="Retain",
-        whenScaled="Retain",
-    )
+    retention = ensure_map(spec, "persistentVolumeClaimRetentionPolicy")
+    fill(retention, whenDeleted="Retain", whenScaled="Retain")
     complete_template(spec)
     for claim in spec.get("volumeClaimTemplates") or ():
         fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
@@ -355,9 +343,8 @@ def _check_stateful_set_strategy(strategy: Raw) -> Causes:
         detail = "only allowed for updateStrategy 'RollingUpdate'"
         yield causes.invalid(f"{_STATEFUL_SET_UPDATE}.rollingUpdate", rolling, detail)
     elif kind == "RollingUpdate":
-        yield from check_not_negative(
-            rolling or {}, "partition", path=f"{_STATEFUL_SET_UPDATE}.rollingUpdate"
-        )
+        path = f"{_STATEFUL_SET_UPDATE}.rollingUpdate"
+        yield from check_not_negative(rolling or {}, "partition", path=path)
     elif kind != "OnDelete":
         yield causes.invalid(
             _STATEFUL_SET_UPDATE, strategy, "must be 'RollingUpdate' or 'OnDelete'"
