@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -116,6 +117,10 @@ def _impersonated_user(headers: CIMultiDictProxy[str]) -> User | None:
         if header.lower().startswith(_EXTRA):
             key = unquote(header.lower().removeprefix(_EXTRA))
             extra[key] = (*extra.get(key, ()), value)
+    try:
+        "".join((name, uid, *groups, *chain(*extra.values()))).encode()
+    except UnicodeEncodeError:  # bytes that are not UTF-8 arrive as halves of surrogate pairs
+        raise api_errors.bad_request("the user to be must be named in UTF-8") from None
     if not name:
         if uid or groups or extra:
             raise api_errors.bad_request("requested a group, uid or extra without a user to be")

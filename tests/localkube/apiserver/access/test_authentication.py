@@ -34,6 +34,19 @@ async def test_a_user_needs_permission_to_impersonate_another(api: ApiClient) ->
     assert "cannot impersonate" in by_account.body["message"]
 
 
+@pytest.mark.parametrize(
+    "header", ["Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-a"]
+)
+async def test_a_user_to_be_who_is_not_utf8_is_refused(api: ApiClient, header: str) -> None:
+    """The name would be in an answer, which is UTF-8."""
+    headers = {"Authorization": f"Bearer {api.server.token}", "Impersonate-User": "jo"}
+    with pytest.raises(StatusError) as refused:
+        api.server.authenticator.user(CIMultiDictProxy(CIMultiDict(headers | {header: "\udce9"})))
+
+    assert refused.value.status == 400
+    assert "UTF-8" in str(refused.value)
+
+
 async def test_the_admin_cannot_be_locked_out(api: ApiClient) -> None:
     for path in (f"{RBAC}/clusterrolebindings", f"{RBAC}/clusterroles"):
         assert (await api.send("DELETE", path)).status == 200
