@@ -8,6 +8,7 @@ again after `Gang.changed`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,7 @@ from muster.contract.gang_dialects import (
 from muster.contract.scheduler_rights import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from datetime import datetime
 
     from kubekit.objects.core import Pod, PodDisruptionBudget, PriorityClass
@@ -127,6 +128,12 @@ class Budget(NamedTuple):
         minimum = self.object.spec.min_available
         return isinstance(minimum, int) and not isinstance(minimum, bool)
 
+    def moves_no_pod(self, before: Budget) -> bool:
+        """Whether it covers the pods that the earlier budget covered, and declares as much."""
+        selectors = self.object.spec.selector == before.object.spec.selector
+        owners = self.object.metadata.controller == before.object.metadata.controller
+        return selectors and owners and self.declares_gang == before.declares_gang
+
     def is_no_milder(self, before: Budget) -> bool:
         """Whether it allows no eviction that the earlier budget did not allow."""
         same = self.object.spec.selector == before.object.spec.selector
@@ -166,14 +173,18 @@ class GangIndex:
         self.gangs: dict[GangKey, Gang] = {}
         self.of_pod: dict[str, GangKey] = {}
         self.budgets: dict[Key, Budget] = {}
+        self._budget_names: dict[str, list[str]] = {}
+        """The names of the budgets in each namespace, sorted."""
         self._declared: dict[Kind[Any], dict[Key, HasMetadata]] = {}
         self._classes: dict[str, int] = {}
 
     def put_pod(self, pod: Pod) -> GangKey | None:
         """Take over a new or changed pod; returns its gang, None if it is in none of ours."""
+        before = self.of_pod.get(pod.metadata.uid)
+        return self._enter(pod, before, self._key_of(pod, before))
+
+    def _enter(self, pod: Pod, before: GangKey | None, key: GangKey | None) -> GangKey | None:
         uid = pod.metadata.uid
-        before = self.of_pod.get(uid)
-        key = self._key_of(pod, before)
         if before is not None and before != key:
             self._leave(uid, before)
         if key is not None:
@@ -204,34 +215,57 @@ class GangIndex:
 
     def put_budget(self, key: Key, budget: PodDisruptionBudget | None) -> set[GangKey]:
         """Take over a budget, None if it was deleted; returns the gangs that changed by it."""
-        self.budgets.pop(key, None)
-        if (parsed := parse_budget(budget)) is not None:
-            self.budgets[key] = parsed
-        changed = {GangKey(PDB.name, key.namespace, key.name)}
-        # Pods that name no gang may join the gang of the budget, or leave it.
-        movable = [
-            pod
-            for gang in list(self.gangs.values())
-            if gang.key.namespace == key.namespace
-            and gang.key.dialect in (SINGLE_POD.name, PDB.name)
-            for pod in list(gang.pods.values())
-        ]
-        for pod in movable:
-            before = self.of_pod[pod.metadata.uid]
-            after = self.put_pod(pod)
-            if after != before:
-                changed |= {before} | ({after} if after else set())
+        own = GangKey(PDB.name, key.namespace, key.name)
+        before, after = self.budgets.pop(key, None), parse_budget(budget)
+        if after is not None:
+            self.budgets[key] = after
+        changed = {own}
+        if before is None or after is None or not after.moves_no_pod(before):
+            self._list_budget(key)
+            changed |= self._move_pods(own, after)
         for gang_key in changed:
             self._declare(gang_key)
         return changed
 
+    def _list_budget(self, key: Key) -> None:
+        """Name a budget among those of its namespace if it exists, else no longer."""
+        names = self._budget_names.setdefault(key.namespace, [])
+        place = bisect_left(names, key.name)
+        if names[place : place + 1] == [key.name]:
+            del names[place]
+        if key in self.budgets:
+            names.insert(place, key.name)
+        if not names:
+            del self._budget_names[key.namespace]
+
+    def _move_pods(self, own: GangKey, budget: Budget | None) -> set[GangKey]:
+        """Let pods that name no gang join the gang of a budget, or leave it; the gangs changed.
+
+        Only pods that leave are compared with all other budgets: any user may create thousands.
+        """
+        changed = set()
+        gang = budget if budget is not None and budget.declares_gang else None
+        unnamed = [
+            pod
+            for row in self.gangs.values()
+            if row.key.namespace == own.namespace and row.key.dialect in (SINGLE_POD.name, PDB.name)
+            for pod in row.pods.values()
+        ]
+        for pod in unnamed:
+            before = self.of_pod[pod.metadata.uid]
+            joins = gang is not None and may_join_budget_gang(pod) and gang.covers(pod)
+            if before == own and not joins:
+                after = self.put_pod(pod)
+            elif joins and (before.dialect != PDB.name or own.name < before.name):
+                after = self._enter(pod, before, own)
+            else:
+                continue
+            changed |= {before} | ({after} if after else set())
+        return changed
+
     def budgets_over(self, pod: Pod, but: GangKey | None = None) -> list[Key]:
         """The disruption budgets over a pod, other than the one that declares `but`."""
-        return [
-            key
-            for key, budget in self.budgets.items()
-            if but != (PDB.name, *key) and budget.covers(pod)
-        ]
+        return [key for key in self._covering(pod) if but != (PDB.name, *key)]
 
     def allowed(self) -> dict[Key, int]:
         """How many evictions each disruption budget allows now."""
@@ -265,11 +299,19 @@ class GangIndex:
         if pod.spec.scheduler_name not in self.names:
             return None
         if may_join_budget_gang(pod):
-            covering = [k for k, b in self.budgets.items() if b.declares_gang and b.covers(pod)]
-            if covering:
-                return GangKey(PDB.name, *min(covering))
+            for key in self._covering(pod):
+                if self.budgets[key].declares_gang:
+                    return GangKey(PDB.name, *key)
         # A pod first seen with its node needs nothing from us; one that we saw waiting stays.
         return single_pod_gang(pod) if not pod.spec.node_name or before is not None else None
+
+    def _covering(self, pod: Pod) -> Iterator[Key]:
+        """The budgets over a pod, by name."""
+        namespace = pod.metadata.namespace
+        for name in self._budget_names.get(namespace, ()):
+            key = Key(namespace, name)
+            if self.budgets[key].covers(pod):
+                yield key
 
     def _gang(self, key: GangKey) -> Gang:
         gang = self.gangs.get(key)

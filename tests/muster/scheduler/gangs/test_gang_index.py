@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import convert
 from msgspec.structs import replace
 
-from kubekit.objects.core import Pod, PriorityClass
+import muster
+from kubekit.objects.core import Pod, PodDisruptionBudget, PriorityClass
+from kubekit.objects.meta import Key
 from muster.contract.gang import GangKey
 from muster.contract.pod_groups import (
     KUBE_BATCH_POD_GROUPS,
@@ -25,6 +29,7 @@ from tests.muster.scheduler.builders import (
     pod,
     volcano_group,
 )
+from tests.work import calls_in
 
 NAMES = ("muster", "kube-batchd", "kube-batch")
 
@@ -116,6 +121,50 @@ def test_the_pods_of_a_deleted_budget_are_gangs_of_one() -> None:
     index.put_budget(declared.metadata.key, None)
 
     assert [k for k, g in index.gangs.items() if g.pods] == [GangKey("pod", "default", "p")]
+
+
+BUDGETS = st.lists(
+    st.tuples(
+        st.sampled_from("abcd"),
+        st.none() | st.tuples(st.integers(0, 2), st.sampled_from([1, "50%"])),
+    ),
+    max_size=12,
+)
+
+
+@given(BUDGETS)
+def test_the_gangs_of_budgets_do_not_depend_on_the_order_of_events(events: list[Any]) -> None:
+    pods = [pod(f"p{job}", labels={"job": str(job)}, created=job) for job in range(3)]
+    index = gang_index(*pods)
+    last: dict[Key, PodDisruptionBudget | None] = {}
+    for name, fields in events:
+        item = None if fields is None else budget(name, fields[1], {"job": str(fields[0])})
+        last[Key("default", name)] = item
+        index.put_budget(Key("default", name), item)
+    fresh = GangIndex(NAMES)
+    for key, item in last.items():
+        fresh.put_budget(key, item)
+    for member in pods:
+        fresh.put_pod(member)
+
+    assert index.of_pod == fresh.of_pod
+    assert {k: set(g.pods) for k, g in index.gangs.items() if g.pods} == {
+        k: set(g.pods) for k, g in fresh.gangs.items() if g.pods
+    }
+
+
+def test_many_budgets_over_many_pods_cost_one_look_per_pair() -> None:
+    """Whoever may create budgets in one namespace can create thousands over the same pods."""
+    index = gang_index(*(pod(f"p{i}", labels={"job": "x"}) for i in range(40)))
+    budgets = [budget(f"b{i:03}", 2, {"job": "x"}) for i in range(100)]
+    with calls_in(muster) as calls:
+        for item in (*budgets, *budgets):  # the second time nothing but their status is new
+            index.put_budget(item.metadata.key, item)
+        for i in range(50):
+            index.put_pod(pod(f"q{i}", labels={"job": "x"}, namespace="other"))
+
+    assert len(index.gangs[GangKey("pdb", "default", "b000")].pods) == 40
+    assert calls.count < 150_000
 
 
 @pytest.mark.parametrize(
