@@ -32,7 +32,7 @@ SUSPENDED, RESTARTING = "SUSPENDED", "RESTARTING"
 STATES = (PENDING, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED)
 
 # Compiled when first used: most commands meet no such job.
-_DELAY = r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? "
+_DELAY = r"back-off (?:(\d{1,4})h)?(?:(\d{1,4})m)?(?:(\d{1,4}(?:\.\d{1,9})?)s)? "
 # Of training-operator's jobs, whose status has only sentences.
 _FOREIGN_FAILURE = r"^\w+ \S+ has failed because "
 _FOREIGN_RESTART = r"^job \S+ is restarting because "

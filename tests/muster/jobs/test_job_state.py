@@ -260,6 +260,8 @@ def test_the_counts_of_a_job_that_succeeded_include_pods_that_are_gone(
         ("back-off 10s restarting failed container=x pod=y", at(5, 10)),
         ("back-off 2m40s restarting failed container=x pod=y", at(7, 40)),
         ("back-off 5m0s restarting failed container=x pod=y", at(10, 0)),
+        ("back-off 1.5.3s restarting failed container=x pod=y", None),
+        (f"back-off {'9' * 400}h restarting failed container=x pod=y", None),
         ("something else", None),
         ("", None),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from kubekit.objects.kinds import EVENTS, PODS
 from kubekit.objects.meta import Key, Raw
+from muster.client.manifests import yaml_writer
 from muster.contract.job_kinds import TFJOBS
 from muster.web.access.gate import Policy
 from tests.muster.web.objects import HOSTILE
@@ -144,6 +146,24 @@ async def test_the_yaml_is_a_file_that_can_be_submitted_again(site: Site) -> Non
     text = yaml.safe_load(await answer.text())
     assert text["metadata"] == {"name": "x", "namespace": site.namespace}
     assert text["spec"] == job["spec"]
+
+
+async def test_the_yaml_of_a_large_job_is_written_in_a_thread(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes seconds for megabytes, and the event loop serves all users."""
+    site.add_job("x")
+    await shown(site)
+    writers: list[threading.Thread] = []
+
+    def dump(_: object) -> str:
+        writers.append(threading.current_thread())
+        return ""
+
+    monkeypatch.setattr(yaml_writer, "dump", dump)
+    await site.client.get(f"/jobs/{site.namespace}/TFJob/x/yaml")
+    assert writers
+    assert threading.main_thread() not in writers
 
 
 async def test_the_cluster_spec_of_a_replica_is_readable(site: Site) -> None:

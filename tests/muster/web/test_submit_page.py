@@ -98,6 +98,7 @@ async def test_errors_stand_at_their_fields_in_the_words_of_the_command(site: Si
     }
     for field, (values, sentence) in cases.items():
         assert sentence in error_at(await shown(site, 400, **values), field)
+    assert "write a whole number" in error_at(await shown(site, 400, ps="9" * 5000), "ps")
     page = await shown(site, 409, name="taken")
     assert "a job named taken exists already" in error_at(page, "name")
     page = await shown(site, 404, namespace="nowhere-at-all")

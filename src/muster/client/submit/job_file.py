@@ -104,8 +104,8 @@ def _written(value: Any) -> Any:
 
 _COLON = ("data", "data_dir", "config_file")
 """Fields whose entries are written `A:B`; in a mapping A is the key."""
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
-"""Neither 010, which YAML reads as 8, nor 1_000."""
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+"""Neither 010, which YAML reads as 8, nor 1_000, nor thousands of digits."""
 _MANY = "`arena apply -f` takes many objects."
 _STEP = re.compile(r"((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
 

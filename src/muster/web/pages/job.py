@@ -214,7 +214,7 @@ async def manifest_file(request: web.Request) -> web.Response:
 
     path = JobPath.of(request)
     job = await cluster_of(request).job(path.kind, path.key)
-    text = yaml_writer.dump(manifest(job.raw)).rstrip("\n") + "\n"
+    text = (await compute(partial(yaml_writer.dump, manifest(job.raw)))).rstrip("\n") + "\n"
     headers = attachment(f"{path.key.name}.yaml")
     return web.Response(text=text, content_type="application/yaml", headers=headers)
 
