@@ -417,9 +417,11 @@ class State:
 CACHES: Mapping[type, frozenset[str]] = {
     State: frozenset({"failures"}),
     Gang: frozenset({"sorted_members", "_terms", "_lowest_priority"}),
-    Snapshot: frozenset({"classes", "of_class", "touched", "log_generation", "_interest"}),
+    Snapshot: frozenset(
+        {"classes", "of_class", "touched", "log_generation", "_interest", "_columns"}
+    ),
     Slot: frozenset({"cls"}),
-    NodeTable: frozenset({"classes", "_labels"}),
+    NodeTable: frozenset({"classes", "_labels", "_most_labels"}),
     NodeDomains: frozenset({"_stamp", "_by_labels", "_by_tier", "_members", "_patterns"}),
     PodCounts: frozenset({"active", "size", "forbidding", "liking", "_matching"}),
     Volumes: frozenset({"version", "_candidates", "reach"}),

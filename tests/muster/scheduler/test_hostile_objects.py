@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -60,12 +61,16 @@ def in_dialect(dialect: str) -> list[Any]:
     return gang("g", 2, dialect=dialect)
 
 
-def rules(count: int) -> dict[str, Any]:
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def rules(count: int, labels: Mapping[str, str] = {}) -> dict[str, Any]:
     """Fields of a pod's spec with that many rules."""
-    selector = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    exists = [{"key": "a", "operator": "Exists"}]
+    selector = {"matchExpressions": exists, "matchLabels": labels}
     keys = [f"k{number}" for number in range(count)]
     terms = [{"topologyKey": key, "labelSelector": selector} for key in keys]
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = REQUIRED
     preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     weighted = [{"weight": 1, "podAffinityTerm": term} for term in terms]
     exists = [{"key": key, "operator": "Exists"} for key in keys]
@@ -95,8 +100,51 @@ async def test_a_pod_with_thousands_of_rules_costs_others_little_work(kind: str)
 
     assert "more than 100, which is not supported" in cluster.reason("g")
     assert cluster.bound("p") == {}
-    assert len(cluster.state.snapshot.classes.resources) < 1000
+    assert len(cluster.state.snapshot.classes.resources) < 10
     assert calls.count < 100_000
+
+
+@pytest.mark.parametrize("kind", ["spread", "anti-affinity", "preferred", "affinity"])
+async def test_label_keys_in_the_rules_of_strangers_cost_others_nothing(kind: str) -> None:
+    """One selector may name as many keys as an object may have bytes."""
+    cluster = cluster_beside()
+    for number in range(5):
+        spec = rules(1, {f"{number}-{key}": "v" for key in range(2000)})[kind]
+        cluster.add(
+            pod(f"b{number}", spec={**spec, "nodeName": NODE}), pod(f"p{number}", spec=spec)
+        )
+    await check(cluster)
+    cluster.state.snapshot.settle()
+
+    assert "more than 100, which is not supported" in cluster.reason("p0")
+    assert len(cluster.state.snapshot.classes.interesting) < 1000
+
+
+async def test_names_that_strangers_give_are_forgotten_with_their_pods() -> None:
+    """Each pod has other resources, label keys and topology keys, and is deleted at once."""
+    cluster = cluster_beside()
+    for number in range(40):
+        names = [f"{number}-{key}" for key in range(40)]
+        terms = [
+            {"topologyKey": f"t{name}", "labelSelector": {"matchLabels": {name: "v"}}}
+            for name in names
+        ]
+        requests = {f"x.io/{name}": "1" for name in names}
+        spec = {
+            "containers": [{"resources": {"requests": requests}}],
+            "affinity": {"podAntiAffinity": {REQUIRED: terms}},
+        }
+        cluster.add(pod(f"p{number}", spec=spec))
+        cluster.add(pod(f"q{number}", spec={"affinity": spec["affinity"]}))
+        await cluster.run(1.0)
+        cluster.delete_pod(f"p{number}")
+        cluster.delete_pod(f"q{number}")
+    await check(cluster)
+
+    snapshot = cluster.state.snapshot
+    assert len(snapshot.classes.resources) < 10
+    assert len(snapshot.classes.interesting) <= 1000
+    assert len(snapshot.nodes._labels) <= 300
 
 
 LATE = [

@@ -130,8 +130,6 @@ class NodeDomains:
             self._stamp, self._by_labels, self._by_tier, self._members = stamp, {}, {}, {}
 
     def _combine(self, labels: tuple[str, ...]) -> Division:
-        if not self._nodes.has_label(labels[-1]):  # it would get a column that is never dropped
-            return Division([""], np.zeros(len(self._nodes), np.int32), np.zeros(1, np.int32))
         column = self._nodes.column(labels[-1])
         # A column keeps values that no node has any more: they are not domains.
         present = np.unique(np.append(column.codes, 0))

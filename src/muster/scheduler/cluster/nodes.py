@@ -30,6 +30,8 @@ UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule
 NODE_LOST_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NEW_ROW = -1
 """Stands for the old row of a node that is new."""
+MAX_LABELS = 256
+"""Label columns in memory, beside those of labels that nodes have."""
 
 
 @dataclass
@@ -76,6 +78,7 @@ class NodeTable:
         self.version = 0  # grows when labels, taints, readiness or size of a node change
         self.layout = 0  # grows when rows move
         self._labels: dict[str, LabelColumn] = {}
+        self._most_labels = MAX_LABELS
         self._waiting: dict[str, Node] = {}
         self._leaving: set[str] = set()
 
@@ -112,7 +115,7 @@ class NodeTable:
 
     def settle(self) -> list[str]:
         """Merge added and deleted nodes; returns the names of the new rows, which are empty yet."""
-        self.widen()
+        self._widen()
         if not self._waiting and not self._leaving:
             return []
         # A node that was deleted and created again is in both: its old row goes, a new one comes.
@@ -139,18 +142,27 @@ class NodeTable:
         """The label column of a key, built when it is first needed."""
         column = self._labels.get(key)
         if column is None:
+            self._make_room_for_label()
             column = LabelColumn(key, [None], {None: 0}, np.zeros(len(self), np.int32))
             for row, node in enumerate(self.nodes):
                 column.put(row, node.metadata.labels.get(key))
             self._labels[key] = column
         return column
 
+    def _make_room_for_label(self) -> None:
+        """Beyond the bound, drop the columns of labels that no node has had: any pod names some."""
+        if len(self._labels) < self._most_labels:
+            return
+        for key in [key for key, column in self._labels.items() if len(column.values) == 1]:
+            del self._labels[key]
+        self._most_labels = max(MAX_LABELS, 2 * len(self._labels))
+
     def rows_of(self, names: Iterable[str]) -> list[int]:
         """The rows of these nodes, without names that are not known."""
         return [self.rows[name] for name in names if name in self.rows]
 
-    def widen(self) -> None:
-        """Add columns for resources that were named since: pods may request what no node has."""
+    def _widen(self) -> None:
+        """Add columns for resources that nodes have had since."""
         more = len(self.classes.resources) - len(self.free)
         if more > 0:
             extra = np.zeros((more, len(self)), np.int64)
@@ -186,8 +198,9 @@ class NodeTable:
 
     def _write_room(self, row: int, node: Node) -> None:
         resources = parse_resources(node.status.allocatable)
+        self.classes.declare(resources)
+        self._widen()
         columns = [self.classes.column(name) for name in resources]
-        self.widen()
         old = self.allocatable[:, row].copy()
         self.allocatable[:, row] = 0
         self.allocatable[columns, row] = [*resources.values()]

@@ -37,14 +37,17 @@ from kubekit.objects.selectors import NOTHING, InvalidSelector, Selector, from_l
 from muster.scheduler.cluster.volumes import claims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kubekit.objects.core import Container, Pod, PodSpec, Quantity, Resources
 
 T = TypeVar("T")
+TERM = TypeVar("TERM", PodAffinityTerm, TopologySpreadConstraint)
 Vector = NDArray[np.int64]
 
 CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+ABSENT = "on no node"
+"""Stands for all resources that no node has: any pod may request some."""
 MORE_THAN_ANY_NODE = 1 << 52
 """More than any node has, and small enough to be multiplied without overflow."""
 
@@ -53,7 +56,9 @@ MAX_WEIGHT = 100
 MAX_RULES = 100
 """Rules of one pod about nodes and other pods; each is checked against all of them."""
 MAX_REQUESTS = 100
-"""Resources that one pod may request; each is a column for all nodes."""
+"""Resources that one pod may request; each is looked at for all nodes."""
+MAX_LABELS = 1000
+"""Label keys in memory of which pods in the cluster have no rule any more."""
 POD_LEVEL = ("cpu", "memory", "hugepages-")
 """Resources that a pod may request as a whole (Kubernetes' pod-level resources)."""
 
@@ -139,17 +144,35 @@ class PodClass:
 
 
 class PodClasses:
-    """The classes in use, and the columns of the resources that any of them requests."""
+    """The classes in use, and the columns of the resources that nodes have."""
 
     def __init__(self) -> None:
-        self.resources: dict[str, int] = {CPU: 0, MEMORY: 1, STORAGE: 2, PODS: 3}
+        self.resources: dict[str, int] = {CPU: 0, MEMORY: 1, STORAGE: 2, PODS: 3, ABSENT: 4}
         self.interesting: set[str] = set()
+        self._most_labels = MAX_LABELS
         # Weak: a class is forgotten with the last slot or demand that uses it.
         self._known: weakref.WeakValueDictionary[bytes, PodClass] = weakref.WeakValueDictionary()
 
     def column(self, resource: str) -> int:
-        """The column of a resource; a resource named for the first time gets the next column."""
-        return self.resources.setdefault(resource, len(self.resources))
+        """The column of a resource; those that no node has share one, of which no node has any."""
+        return self.resources.get(resource, self.resources[ABSENT])
+
+    def declare(self, resources: Iterable[str]) -> None:
+        """Give the resources that a node has columns, and the classes in use the new columns."""
+        before = len(self.resources)
+        for name in resources:
+            self.resources.setdefault(name, len(self.resources))
+        if len(self.resources) > before:
+            for cls in self._known.values():
+                cls.columns[:] = [self.column(name) for name in cls.requests]
+
+    def forget_labels(self) -> bool:
+        """Beyond the bound, forget the label keys that the rules of no class in use name."""
+        if len(self.interesting) < self._most_labels:
+            return False
+        self.interesting = {key for cls in self._known.values() for key in _keys_of(cls)}
+        self._most_labels = max(MAX_LABELS, 2 * len(self.interesting))
+        return True
 
     def of(self, pod: Pod) -> PodClass:
         """The class of a pod."""
@@ -166,8 +189,9 @@ class PodClasses:
         return cls
 
     def _relevant_labels(self, pod: Pod) -> dict[str, str]:
-        labels = pod.metadata.labels
-        return {key: labels[key] for key in self.interesting if key in labels}
+        # By the pod's labels, which are its own: others choose how many are interesting.
+        labels = pod.metadata.labels.items()
+        return {key: value for key, value in labels if key in self.interesting}
 
     def _make(self, pod: Pod, labels: Mapping[str, str], claims: tuple[str, ...]) -> PodClass:
         spec, affinity = pod.spec, pod.spec.affinity or Affinity()
@@ -184,6 +208,7 @@ class PodClasses:
             (-bounded_weight(item.weight), item.pod_affinity_term)
             for item in anti_affinity_terms.preferred
         ]
+        few = sum(1 for _ in _first(term for _, term in preferred))
         cls = PodClass(
             namespace=pod.metadata.namespace,
             labels=labels,
@@ -192,22 +217,41 @@ class PodClasses:
             columns=np.array([self.column(name) for name in needs], np.intp),
             amounts=np.array(list(needs.values()), dtype=np.int64),
             ports=host_ports(spec),
-            affinity=tuple(pod_term(pod, term) for term in affinity_terms.required[:MAX_RULES]),
+            affinity=tuple(pod_term(pod, term) for term in _first(affinity_terms.required)),
             anti_affinity=tuple(
-                pod_term(pod, term) for term in anti_affinity_terms.required[:MAX_RULES]
+                pod_term(pod, term) for term in _first(anti_affinity_terms.required)
             ),
-            preferred=tuple((n, pod_term(pod, term)) for n, term in preferred[:MAX_RULES]),
+            preferred=tuple((n, pod_term(pod, term)) for n, term in preferred[:few]),
             claims=claims,
-            spread=tuple(
-                _spread(pod, item) for item in spec.topology_spread_constraints[:MAX_RULES]
-            ),
+            spread=tuple(_spread(pod, item) for item in _first(spec.topology_spread_constraints)),
             excess=_excess(len(needed), _rules(spec)),
         )
-        terms = (*cls.affinity, *cls.anti_affinity, *(term for _, term in cls.preferred))
-        for term in (*terms, *(item.pods for item in cls.spread)):
-            selector = selector_of(term.selector)
-            self.interesting.update(requirement.key for requirement in selector.requirements)
+        self.interesting.update(_keys_of(cls))
         return cls
+
+
+def _keys_of(cls: PodClass) -> Iterator[str]:
+    """The label keys that the rules of a class about other pods name."""
+    terms = (*cls.affinity, *cls.anti_affinity, *(term for _, term in cls.preferred))
+    for term in (*terms, *(item.pods for item in cls.spread)):
+        for requirement in selector_of(term.selector).requirements:
+            yield requirement.key
+
+
+def _first(terms: Iterable[TERM]) -> Iterator[TERM]:
+    """The first terms about other pods, as long as they are few enough together."""
+    count = 0
+    for term in terms:
+        count += _size(term)
+        if count > MAX_RULES:
+            return
+        yield term
+
+
+def _size(term: PodAffinityTerm | TopologySpreadConstraint) -> int:
+    """How many rules a term about other pods is."""
+    selector = term.label_selector or LabelSelector()
+    return 1 + len(selector.match_labels) + len(selector.match_expressions)
 
 
 def _rules(spec: PodSpec) -> int:
@@ -216,10 +260,11 @@ def _rules(spec: PodSpec) -> int:
     nodes = affinity.node_affinity or NodeAffinity()
     required = nodes.required.node_selector_terms if nodes.required else ()
     alternatives = (*required, *(item.preference for item in nodes.preferred))
-    count = len(spec.node_selector) + len(spec.topology_spread_constraints)
+    count = len(spec.node_selector) + sum(map(_size, spec.topology_spread_constraints))
     count += sum(len(t.match_expressions) + len(t.match_fields) + 1 for t in alternatives)
-    for terms in (affinity.pod_affinity, affinity.pod_anti_affinity):
-        count += len(terms.required) + len(terms.preferred) if terms else 0
+    for terms in filter(None, (affinity.pod_affinity, affinity.pod_anti_affinity)):
+        count += sum(map(_size, terms.required))
+        count += sum(_size(item.pod_affinity_term) for item in terms.preferred)
     return count
 
 
@@ -278,14 +323,17 @@ def requests(pod: Pod) -> Counter[str]:
     granted = _allocated(pod)
     containers: Counter[str] = Counter()
     for container in pod.spec.containers:
-        containers += _needs(container) | parse_resources(granted.get(container.name, {}))
+        needs = _needs(container) | parse_resources(granted.get(container.name, {}))
+        containers.update(needs)
+    # One step per request: a pod may have thousands of containers with thousands of resources.
     sidecars: Counter[str] = Counter()
     init: Counter[str] = Counter()
     for container in pod.spec.init_containers:
-        running = sidecars + _needs(container)
+        needs = _needs(container)
+        for name, amount in needs.items():
+            init[name] = max(init[name], sidecars[name] + amount)
         if container.restart_policy == "Always":
-            sidecars = running
-        init |= running
+            sidecars.update(needs)
     total = (containers + sidecars) | init
     if pod.spec.resources is not None:
         whole_pod = {**pod.spec.resources.limits, **pod.spec.resources.requests}

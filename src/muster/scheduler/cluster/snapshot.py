@@ -111,6 +111,7 @@ class Snapshot:
         """Rows whose room changed since `log_generation` began, in order."""
         self.log_generation = 0
         self._interest = 0
+        self._columns = len(self.classes.resources)
         self._trial: Trial | None = None
 
     # -- watch events --------------------------------------------------------------------------
@@ -174,6 +175,8 @@ class Snapshot:
 
     def settle(self) -> None:
         """Merge added and deleted nodes, and classify again if needed; every trial begins so."""
+        if self.classes.forget_labels():
+            self._interest = -1
         # Classifying can itself make labels interesting, by selectors seen for the first time.
         while len(self.classes.interesting) != self._interest:
             self._interest = len(self.classes.interesting)
@@ -183,6 +186,9 @@ class Snapshot:
             row = self.nodes.rows[name]
             for slot in self.on_node.get(name, {}).values():
                 self.nodes.free[slot.cls.columns, row] -= slot.cls.amounts
+        if len(self.classes.resources) != self._columns:
+            self._columns = len(self.classes.resources)
+            self._recount_room()
         if self.nodes.layout != layout:
             self._recount()
 
@@ -221,8 +227,6 @@ class Snapshot:
     def take(self, use: Use) -> None:
         """Use up room, or free it where `n` is negative."""
         nodes, cls = self.nodes, use.cls
-        if len(nodes.free) < len(self.classes.resources):
-            nodes.widen()
         nodes.free[cls.columns, use.row] -= cls.amounts * use.n
         if self.pod_counts.active or cls.coupled or cls.claims:
             self.pod_counts.take(use)
@@ -274,6 +278,13 @@ class Snapshot:
                 if cls is not slot.cls:
                     self.put(replace(slot, cls=cls))
         self._recount()
+
+    def _recount_room(self) -> None:
+        """Some resources have columns now, which they shared with others before."""
+        nodes = self.nodes
+        nodes.free[:] = nodes.allocatable
+        for use in self.uses():
+            nodes.free[use.cls.columns, use.row] -= use.cls.amounts * use.n
 
     def _recount(self) -> None:
         self.touched, self.log_generation = [], self.log_generation + 1

@@ -96,12 +96,11 @@ def below_min_resources(view: GangView, demand: Demand) -> Reason | None:
         for name, each in want.cls.requests.items():
             requested[name] += each * len(want.pods)
     snapshot, lacks = view.known.snapshot, Counter[str]()
-    nodes, resources = snapshot.nodes, snapshot.classes.resources
+    nodes = snapshot.nodes
     with snapshot.trial(view.room):
         for name, n in parse_resources(view.terms.min_resources).items():
             if n > requested[name]:
-                column = resources.get(name, len(nodes.free))
-                free = nodes.free[column : column + 1, nodes.ready]  # empty if no node has it
+                free = nodes.free[snapshot.classes.column(name), nodes.ready]
                 lacks[name] = n - int(free.clip(0).sum())
     lacks = +lacks
     return reasons.min_resources(lacks) if lacks else None

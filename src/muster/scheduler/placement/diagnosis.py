@@ -62,7 +62,7 @@ def shortage(
     mask = mask if closed is None else mask & ~closed
     lacks = {}
     for name, each in cls.requests.items():
-        free = np.maximum(snapshot.nodes.free[snapshot.classes.resources[name]][mask], 0)
+        free = np.maximum(snapshot.nodes.free[snapshot.classes.column(name)][mask], 0)
         usable = int(np.minimum(free // each, lacking).sum())
         if usable < lacking:
             lacks[name] = each * (lacking - usable)
@@ -81,8 +81,8 @@ def shortage(
 
 def _capacity(snapshot: Snapshot, cls: PodClass, mask: Mask, wanted: int) -> dict[str, int]:
     """The resources of which the nodes, if all were empty, had less than the pods request."""
-    columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
-    total = {name: int(allocatable[columns[name]][mask].sum()) for name in cls.requests}
+    column, allocatable = snapshot.classes.column, snapshot.nodes.allocatable
+    total = {name: int(allocatable[column(name)][mask].sum()) for name in cls.requests}
     return {name: n for name, n in total.items() if n < cls.requests[name] * wanted}
 
 
@@ -96,8 +96,8 @@ def beyond_capacity(
         mask |= filters.static_mask(snapshot, want.cls)
         for name, each in want.cls.requests.items():
             requested[name] += each * n
-    columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
-    total = {name: int(allocatable[columns[name]][mask].sum()) for name in requested}
+    column, allocatable = snapshot.classes.column, snapshot.nodes.allocatable
+    total = {name: int(allocatable[column(name)][mask].sum()) for name in requested}
     return {name: (n, total[name]) for name, n in requested.items() if n > total[name]}
 
 
@@ -105,8 +105,8 @@ def _largest(snapshot: Snapshot, cls: PodClass, mask: Mask) -> dict[str, int]:
     """The resources of which no node has enough for one pod, and the most that a node has."""
     if not mask.any():
         return {}
-    columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
-    most = {name: int(allocatable[columns[name]][mask].max()) for name in cls.requests}
+    column, allocatable = snapshot.classes.column, snapshot.nodes.allocatable
+    most = {name: int(allocatable[column(name)][mask].max()) for name in cls.requests}
     return {name: n for name, n in most.items() if n < cls.requests[name]}
 
 

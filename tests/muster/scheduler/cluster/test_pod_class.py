@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kubekit.objects.core import Pod
 from muster.scheduler.cluster.pod_class import PodClasses, host_ports, requests
-from tests.muster.scheduler.builders import pod
+from muster.scheduler.cluster.snapshot import Snapshot
+from tests.muster.scheduler.builders import node, pod
+from tests.work import growth
 
 
 def box(cpu: str = "", restart: str | None = None, **more: str) -> dict[str, Any]:
@@ -39,6 +43,37 @@ def spec(**fields: Any) -> Pod:
 )
 def test_cpu_is_counted_as_kubernetes_counts_it(fields: dict[str, Any], cpu: int) -> None:
     assert requests(spec(**fields))["cpu"] == cpu
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers", "sidecars"])
+def test_thousands_of_resources_in_thousands_of_containers_are_added_one_by_one(kind: str) -> None:
+    restart = "Always" if kind == "sidecars" else None
+    rows = [box(restart=restart, **{f"x.io/{i}": "1"}) for i in range(2400)]
+    needs: Counter[str] = Counter()
+
+    def count(containers: int) -> None:
+        field = "initContainers" if kind == "sidecars" else kind
+        needs.update(requests(spec(**{field: rows[:containers]})))
+
+    assert growth(count, 300) < 24
+    assert needs["x.io/2399"] == 5
+
+
+def test_resources_that_no_node_has_share_a_column_until_one_has_them() -> None:
+    snapshot = Snapshot()
+    snapshot.nodes.put(node("a"))
+    for i in range(300):
+        asked = {"requests": {f"x.io/{i}": "1"}}
+        snapshot.put_pod(pod(f"p{i}", spec={"nodeName": "a", "containers": [{"resources": asked}]}))
+    snapshot.settle()
+    assert snapshot.nodes.free.shape == (len(snapshot.classes.resources), 1)
+    assert len(snapshot.classes.resources) < 10
+
+    has = replace(node("a"), status=replace(node("a").status, allocatable={"x.io/7": "3"}))
+    snapshot.nodes.put(has)
+    snapshot.settle()
+    assert snapshot.nodes.free[snapshot.classes.column("x.io/7")].tolist() == [2]
+    assert snapshot.nodes.free[snapshot.classes.column("x.io/8")].max() <= 0
 
 
 def test_a_resized_pod_counts_the_larger_of_its_requests_and_its_allocated_resources() -> None:
