@@ -222,6 +222,8 @@ class HttpConnection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer a request that aiohttp could not read, and close the connection."""
+        if isinstance(exc, UnicodeEncodeError):  # the answer names what is not UTF-8, as in Expect
+            status = 400
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         _malformed.log("malformed request from %s: %s", self._client.peer.name, _first_line(exc))

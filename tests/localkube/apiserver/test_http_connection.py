@@ -223,6 +223,13 @@ async def test_malformed_requests_are_one_line_of_log(
     assert not any(record.exc_info for record in caplog.records)
 
 
+async def test_a_header_that_is_not_utf8_is_malformed(api: ApiClient) -> None:
+    client = await Client.of(api)
+    await client.send(b"GET /api HTTP/1.1\r\nHost: x\r\nExpect: \xff\r\n\r\n")
+
+    assert (await client.end()).startswith(b"HTTP/1.1 400")
+
+
 async def test_a_full_server_says_so(api: ApiClient) -> None:
     connections = api.server.listeners.connections
     connections.limits = Limits(waiting=10, authenticated=1)
