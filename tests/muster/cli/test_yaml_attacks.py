@@ -61,6 +61,14 @@ def test_a_file_that_is_nested_too_deeply_is_an_error(home: Path, command: str) 
     assert SAYS in err
 
 
+@pytest.mark.parametrize("depth", [200, 20_000])
+def test_json_that_is_nested_too_deeply_is_the_same_error(home: Path, depth: int) -> None:
+    (home / "attack.json").write_text('{"a":' * depth + "1" + "}" * depth)
+
+    err = run(home, "arena", "apply", "-f", "attack.json")
+    assert "attack.json: it is nested deeper than 100 levels" in err
+
+
 def test_a_value_of_set_that_is_nested_too_deeply_is_an_error(home: Path) -> None:
     (home / "job.yaml").write_text("kind: tf\nname: a\ncommand: x\n")
     err = run(home, "arena", "submit", "-f", "job.yaml", "--set", f"env={ATTACK}")

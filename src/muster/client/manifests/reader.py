@@ -83,7 +83,9 @@ def documents(text: str, source: str, limits: Limits = _OWN_FILE) -> list[Any]:
     except yaml_reader.YamlError as error:
         line = f", line {error.line}" if error.line else ""
         raise UsageError(f"{source}{line}: {error.problem}") from None
-    except (RecursionError, ValueError) as error:
+    except RecursionError:
+        raise UsageError(f"{source}: it is nested deeper than {limits.depth} levels") from None
+    except ValueError as error:
         raise UsageError(f"{source}: cannot be read: {error}") from None
     return [document for document in items if document is not None]
 
@@ -93,8 +95,10 @@ def _check_json(items: list[Any], limits: Limits) -> None:
     while pending:
         node, depth = pending.pop()
         count += 1
-        if depth > limits.depth or count > limits.values:
-            raise ValueError("it is nested too deeply or far too large")
+        if depth > limits.depth:
+            raise RecursionError
+        if count > limits.values:
+            raise ValueError(f"it has more than {limits.values:,} values")
         if isinstance(node, dict):
             pending += [(value, depth + 1) for value in node.values()]
         elif isinstance(node, list):
