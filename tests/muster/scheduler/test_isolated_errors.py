@@ -411,7 +411,7 @@ LATER = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExe
         "labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"
     },
 }]}}}  # fmt: skip
-"""Makes a label count that did not before: all pods are classified again."""
+"""Makes a label count that did not before: pods that have it are classified again."""
 
 
 def room_for_all(server: Server) -> None:
@@ -506,7 +506,7 @@ async def test_an_error_about_one_gang_in_any_part_of_the_daemon_leaves_the_othe
         spec = BAD_SPEC if name == "bad" else None
         server.put_all(PODS, *gang(name, 2, gpus=1, created=created, spec=spec))
     server.put_all(VOLCANO_POD_GROUPS, volcano_group("bad-run", 2))
-    server.put_all(PODS, *gang("bad-run", 2, spec={"nodeName": "n1"}))
+    server.put_all(PODS, *gang("bad-run", 2, labels={"app": "y"}, spec={"nodeName": "n1"}))
     server.add(STORAGE, kind=STORAGE_CLASSES)
     server.add(CLAIM, kind=VOLUME_CLAIMS)
     server.put_all(PODS, pod("bad-volume", gpus=1, created=5, spec=using("bad")))

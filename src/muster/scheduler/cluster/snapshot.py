@@ -28,7 +28,7 @@ from muster.scheduler.cluster.volumes import Volumes
 from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
     from kubekit.objects.core import Namespace, Pod
     from kubekit.objects.meta import Key
@@ -110,7 +110,7 @@ class Snapshot:
         self.touched: list[int] = []
         """Rows whose room changed since `log_generation` began, in order."""
         self.log_generation = 0
-        self._interest = 0
+        self._interest: set[str] = set()
         self._columns = len(self.classes.resources)
         self._trial: Trial | None = None
 
@@ -176,11 +176,11 @@ class Snapshot:
     def settle(self) -> None:
         """Merge added and deleted nodes, and classify again if needed; every trial begins so."""
         if self.classes.forget_labels():
-            self._interest = -1
+            self._interest = set()
         # Classifying can itself make labels interesting, by selectors seen for the first time.
-        while len(self.classes.interesting) != self._interest:
-            self._interest = len(self.classes.interesting)
-            self._classify()
+        while new := self.classes.interesting - self._interest:
+            self._interest |= new
+            self._classify(new)
         layout = self.nodes.layout
         for name in self.nodes.settle():
             row = self.nodes.rows[name]
@@ -270,14 +270,16 @@ class Snapshot:
         if row is not None:
             self.take(Use(slot.cls, row, n, slot.terminating))
 
-    def _classify(self) -> None:
-        """Classify every slot again: a selector names a label key that no class held before."""
-        for slot in list(self.slots.values()):
+    def _classify(self, keys: Set[str]) -> None:
+        """Classify slots again: selectors name these label keys, which no class held before."""
+        known = [slot for slot in self.slots.values() if not keys.isdisjoint(_labels(slot))]
+        for slot in known:
             with isolated("class", slot.pod.metadata.key):  # after an error it keeps its class
                 cls = self.classes.of(slot.pod)
                 if cls is not slot.cls:
                     self.put(replace(slot, cls=cls))
-        self._recount()
+        if known:
+            self._recount()
 
     def _recount_room(self) -> None:
         """Some resources have columns now, which they shared with others before."""
@@ -349,6 +351,10 @@ def _drop(index: dict[K, dict[str, Slot]], key: K, uid: str) -> None:
     del slots[uid]
     if not slots:
         del index[key]
+
+
+def _labels(slot: Slot) -> Mapping[str, str]:
+    return slot.pod.metadata.labels
 
 
 def _same_room(slot: Slot, other: Slot) -> bool:

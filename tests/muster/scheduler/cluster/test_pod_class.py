@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+import muster
 from kubekit.objects.core import Pod
 from muster.scheduler.cluster.pod_class import PodClasses, host_ports, requests
 from muster.scheduler.cluster.snapshot import Snapshot
 from tests.muster.scheduler.builders import node, pod
-from tests.work import growth
+from tests.work import calls_in, growth
 
 
 def box(cpu: str = "", restart: str | None = None, **more: str) -> dict[str, Any]:
@@ -74,6 +75,24 @@ def test_resources_that_no_node_has_share_a_column_until_one_has_them() -> None:
     snapshot.settle()
     assert snapshot.nodes.free[snapshot.classes.column("x.io/7")].tolist() == [2]
     assert snapshot.nodes.free[snapshot.classes.column("x.io/8")].max() <= 0
+
+
+def test_a_label_key_that_no_pod_has_classifies_no_pod_again() -> None:
+    """Every pod of a stranger may name another one."""
+    snapshot = Snapshot()
+    snapshot.nodes.put(node("a"))
+    for i in range(500):
+        snapshot.put_pod(pod(f"p{i}", labels={"app": "x"}, spec={"nodeName": "a"}))
+    with calls_in(muster) as calls:
+        for i in range(20):
+            selector = {"matchLabels": {f"key-{i}": "v"}}
+            term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+            rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            snapshot.classes.of(pod(f"q{i}", spec={"affinity": {"podAntiAffinity": rule}}))
+            snapshot.settle()
+
+    assert len(snapshot.classes.interesting) == 20
+    assert calls.count < 60_000
 
 
 def test_a_resized_pod_counts_the_larger_of_its_requests_and_its_allocated_resources() -> None:
