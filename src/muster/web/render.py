@@ -11,6 +11,7 @@ import jinja2
 
 from muster.jobs.view import units
 from muster.web import static_files, urls
+from muster.web.views import models
 
 FOLDER = Path(__file__).parent / "templates"
 
@@ -55,6 +56,7 @@ def _environment() -> jinja2.Environment:
         local_time=units.local_time,
         moment=_moment,
         number="{:,}".format,
+        tensor_type=models.tensor_type,
     )
     return environment
 

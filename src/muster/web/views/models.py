@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -56,25 +57,12 @@ class ModelsView(msgspec.Struct, frozen=True):
     jobs: tuple[ExportingJob, ...] = ()
 
 
-class TensorRow(msgspec.Struct, frozen=True):
-    name: str
-    type: str
-
-
-class SignatureRow(msgspec.Struct, frozen=True):
-    name: str
-    inputs: tuple[TensorRow, ...]
-    outputs: tuple[TensorRow, ...]
-
-
 class VersionRow(msgspec.Struct, frozen=True):
     published: Version
     size: str
     age: float
     files: tuple[tuple[str, str], ...]
     more_files: int
-    tensors: tuple[TensorRow, ...]
-    signatures: tuple[SignatureRow, ...]
     earlier_job: bool
     """Whether it was made by an earlier job of the same name."""
 
@@ -158,28 +146,20 @@ def _seconds(version: Version, now: datetime) -> float:
 
 
 def _version(row: Version, model: Model, now: datetime) -> VersionRow:
-    signatures = (
-        SignatureRow(item.name, _tensors(item.inputs), _tensors(item.outputs))
-        for item in row.signatures
-    )
     return VersionRow(
         published=row,
         size=_size(row),
         age=_seconds(row, now),
         files=tuple((file.path, size_of(file.size)) for file in row.files),
         more_files=max(0, row.file_count - len(row.files)),
-        tensors=_tensors(row.tensors),
-        signatures=tuple(signatures),
         earlier_job=bool(row.job_uid) and row.job_uid != model.job.uid,
     )
 
 
-def _tensors(tensors: Sequence[Tensor]) -> tuple[TensorRow, ...]:
-    rows = []
-    for tensor in tensors:
-        sizes = " × ".join("?" if size == -1 else str(size) for size in tensor.shape)
-        rows.append(TensorRow(tensor.name, f"{tensor.dtype} [{sizes}]"))
-    return tuple(rows)
+def tensor_type(tensor: Tensor) -> str:
+    """`float64 [20 × ?]`; a question mark is a size that is open."""
+    sizes = " × ".join("?" if size == -1 else str(size) for size in tensor.shape)
+    return f"{tensor.dtype} [{sizes}]"
 
 
 def sample_input(version: Version) -> str:
@@ -191,17 +171,13 @@ def sample_input(version: Version) -> str:
         values = {tensor.name: _zeros(tensor) for tensor in tensors}
         inputs = values if None not in values.values() else None
     elif version.format == NPZ:
-        weights = [row for row in version.tensors if row.name == "weights" or row is only(version)]
+        rows = version.tensors
+        weights = [row for row in rows if row.name == "weights" or len(rows) == 1]
         if weights and len(weights[0].shape) == 2:
             size = weights[0].shape[0]
-            fits = isinstance(size, int) and 0 < size <= _MAX_SAMPLE
-            inputs = [[0.0] * size] if fits and isinstance(size, int) else None
+            if isinstance(size, int) and 0 < size <= _MAX_SAMPLE:
+                inputs = [[0.0] * size]
     return msgspec.json.encode({"inputs": inputs} if inputs else {}).decode()
-
-
-def only(version: Version) -> Tensor | None:
-    """The only array of a version."""
-    return version.tensors[0] if len(version.tensors) == 1 else None
 
 
 def _zeros(tensor: Tensor) -> Any:
@@ -209,10 +185,7 @@ def _zeros(tensor: Tensor) -> Any:
     if tensor.dtype == "string" or not tensor.dtype:
         return None
     sizes = [size if isinstance(size, int) and size > 0 else 1 for size in tensor.shape[:8]]
-    total = 1
-    for size in sizes:
-        total *= size
-    if total > _MAX_SAMPLE:
+    if math.prod(sizes) > _MAX_SAMPLE:
         return None
     value: Any = False if tensor.dtype == "bool" else 0 if "int" in tensor.dtype else 0.0
     for size in reversed(sizes):

@@ -17,7 +17,13 @@ from muster.contract.exported_models import (
     Tensor,
     Version,
 )
-from muster.web.views.models import exporting_jobs, model_page, models_view, sample_input
+from muster.web.views.models import (
+    exporting_jobs,
+    model_page,
+    models_view,
+    sample_input,
+    tensor_type,
+)
 from tests.muster.web.objects import job
 
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
@@ -65,7 +71,7 @@ def test_a_version_shows_its_files_tensors_and_maker() -> None:
     assert (newest.earlier_job, oldest.earlier_job) == (False, True)
     assert oldest.files == (("model.npz", "10 B"),)
     assert oldest.more_files == 2
-    assert oldest.tensors[0].type == "float64 [20 × ? × batch]"
+    assert tensor_type(oldest.published.tensors[0]) == "float64 [20 × ? × batch]"
 
 
 X = Tensor("x", "float32", (-1, 2))
