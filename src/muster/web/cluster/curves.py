@@ -44,6 +44,7 @@ TIMEOUT = 10.0
 MAX_TENSORBOARDS = 50
 _AT_ONCE = 4
 _GZIP = b"\x1f\x8b"
+_RESOURCES = ("cpu", "memory", "gpu", "gpu_memory")
 MAX_SERIES = 32
 MAX_POINTS = 5000
 Number = float | int | str | None
@@ -86,25 +87,14 @@ class UsageHistory:
         return usage_sample(time.time(), used)
 
 
-def _used(amount: Amount) -> Used:
-    return Used(
-        cpu=amount.cpu / 1000,
-        memory=float(amount.memory),
-        gpu=None if amount.gpu_load is None else amount.gpu_load / 1000,
-        gpu_memory=None if amount.gpu_memory is None else float(amount.gpu_memory),
-    )
-
-
-class Used(msgspec.Struct, frozen=True):
-    """By one pod; None is not measured."""
-
-    cpu: float | None = None
-    """Cores."""
-    memory: float | None = None
-    """Bytes."""
-    gpu: float | None = None
-    """Busy GPUs."""
-    gpu_memory: float | None = None
+def _used(amount: Amount) -> dict[str, float]:
+    """Cores, bytes and busy GPUs, without what is not measured."""
+    used = {"cpu": amount.cpu / 1000, "memory": float(amount.memory)}
+    if amount.gpu_load is not None:
+        used["gpu"] = amount.gpu_load / 1000
+    if amount.gpu_memory is not None:
+        used["gpu_memory"] = float(amount.gpu_memory)
+    return used
 
 
 class UsageSample(msgspec.Struct, frozen=True):
@@ -114,11 +104,11 @@ class UsageSample(msgspec.Struct, frozen=True):
     """By resource, then by curve."""
 
 
-def usage_sample(at: float, used: Mapping[str, Used]) -> UsageSample:
+def usage_sample(at: float, used: Mapping[str, Mapping[str, float]]) -> UsageSample:
+    """The sample of pods, each with the amounts that it uses."""
     values = {}
-    for resource in Used.__struct_fields__:
-        amounts = {pod: getattr(row, resource) for pod, row in sorted(used.items())}
-        known = {pod: amount for pod, amount in amounts.items() if amount is not None}
+    for resource in _RESOURCES:
+        known = {pod: row[resource] for pod, row in sorted(used.items()) if resource in row}
         if known:
             values[resource] = known if len(used) <= MAX_CURVES else _spread(list(known.values()))
     return UsageSample(at, values)
