@@ -27,7 +27,7 @@ from muster.contract.exported_models import (
 )
 from muster.contract.job_kinds import TFJOBS
 from muster.web.access.gate import Policy
-from muster.web.cluster.live_cluster import LiveCluster, Location
+from muster.web.cluster.live_cluster import LiveCluster
 from muster.web.context import attachment
 from tests.muster.web.objects import HOSTILE, job
 from tests.muster.web.site import Site, rows
@@ -194,10 +194,10 @@ async def test_a_read_only_dashboard_offers_neither_downloads_nor_predictions(si
 def add_exporting_job(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that exports into a directory, on a cluster whose nodes publish nothing."""
 
-    async def elsewhere(_: LiveCluster) -> Location:
-        return Location(local=False)
+    async def elsewhere(_: LiveCluster) -> bool:
+        return False
 
-    monkeypatch.setattr(LiveCluster, "location", elsewhere)
+    monkeypatch.setattr(LiveCluster, "is_local", elsewhere)
     made = job("exports", namespace=site.namespace)
     made["metadata"]["annotations"] = {MODEL_DIR: "/models/x"}
     site.api.create(TFJOBS, made)

@@ -55,8 +55,8 @@ from muster.web.cluster.watched_objects import (
     first_list,
     readable_namespaces,
 )
+from muster.web.views import NOT_SHOWN, guarded
 from muster.web.views.owner_colours import Looks
-from muster.web.views.row_guard import NOT_SHOWN, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
@@ -98,20 +98,6 @@ class JobWithPods(NamedTuple):
     pods: Sequence[Pod]
 
 
-class Location(NamedTuple):
-    """Where a cluster runs."""
-
-    local: bool
-    """On this machine: ports of nodes answer on loopback."""
-
-
-class _Jobs(NamedTuple):
-    """All jobs, as of a version of the changes."""
-
-    version: str
-    jobs: list[JobWithPods]
-
-
 class LiveCluster:
     """The live objects of one cluster, with the credentials of one user."""
 
@@ -130,8 +116,9 @@ class LiveCluster:
         self._namespaces: asyncio.Task[tuple[str, ...]] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._summaries = JobSummaries()
-        self._jobs = _Jobs("", [])
-        self._location: Location | None = None
+        self._jobs: list[JobWithPods] = []
+        self._jobs_version = ""
+        self._is_local: bool | None = None
         self.pages = PageCache()
         self._looks = Looks()
         self.awaited: set[str] = set()
@@ -162,41 +149,53 @@ class LiveCluster:
 
     async def start(self) -> None:
         """Get the objects of the first pages that a reader opens."""
-        jobs, *_ = await asyncio.gather(self.jobs(), *map(self._started, FIRST))
+        jobs, *_ = await asyncio.gather(self.jobs(), *map(self.optional_informer, FIRST))
         await compute(partial(self.summaries, jobs, datetime.now(UTC)))
 
     async def informer(self, source: Source[T]) -> Objects[T]:
         """The objects of a source. Forbidden if the user may not list them."""
-        informer = await self._started(source)
+        informer = await self.optional_informer(source)
         if informer.missing_right:
             raise Forbidden(informer.missing_right, status=403, hint=informer.missing_rule)
         return informer
 
     async def optional_informer(self, source: Source[T]) -> Objects[T]:
         """The objects of a source; none if the user may not list them, and every page says so."""
-        return await self._started(source)
+        if self._closed:  # by the sign-out of a user whose request still runs
+            raise Unauthorized("This browser is not signed in to the dashboard.", status=401)
+        objects = self._objects.get(source)
+        if objects is None:
+            objects = self._objects[source] = Objects(self._start(source, source.namespace))
+        await _first_lists(objects)
+        if objects.missing_right and source.kind.namespaced and not source.namespace:
+            namespaces = await self._readable_namespaces()
+            if not objects.is_divided:
+                objects.divide(namespaces, partial(self._start, source))
+            await _first_lists(objects)
+        return objects
 
     async def jobs(self) -> list[JobWithPods]:
         """The jobs of every kind that the user may list, with their pods."""
         pods, informers = await asyncio.gather(
-            self._started(PODS), asyncio.gather(*map(self._started, JOBS.values()))
+            self.optional_informer(PODS),
+            asyncio.gather(*map(self.optional_informer, JOBS.values())),
         )
         missing = [i for i in informers if i.missing_right]
         if len(missing) == len(informers):
             rule = MissingRight("you", rule_of(JOB_KINDS, READ)).fix
             raise Forbidden(missing[0].missing_right, status=403, hint=rule)
-        if self._jobs.version != self.changes.version:
-            jobs = [
+        if self._jobs_version != self.changes.version:
+            self._jobs_version = self.changes.version
+            self._jobs = [
                 JobWithPods(raw, pods.by(BY_JOB, str(key_of(raw))))
                 for informer in informers
                 for raw in informer.all()
             ]
-            self._jobs = _Jobs(self.changes.version, jobs)
-        return self._jobs.jobs
+        return self._jobs
 
     async def job(self, kind: str, key: Key) -> JobWithPods:
         """One job; if there is none, NotFound has the nearest name as its hint."""
-        pods = await self._started(PODS)
+        pods = await self.optional_informer(PODS)
         if kind in JOBS and (raw := (await self.informer(JOBS[kind])).get(key)):
             return JobWithPods(raw, pods.by(BY_JOB, str(key)))
         names = [key_of(job.raw).name for job in await self.jobs()]
@@ -233,16 +232,16 @@ class LiveCluster:
         """A client for a thread."""
         return BlockingClient(self._endpoint, user_agent=_USER_AGENT)
 
-    async def location(self) -> Location:
-        """Whether it is a local cluster, which alone keeps the logs of attempts."""
-        if self._location is None:
+    async def is_local(self) -> bool:
+        """Whether it runs on this machine: it keeps the logs of attempts, and ports of nodes answer
+        on loopback."""
+        if self._is_local is None:
             try:
                 await self.client.send(Request("GET", f"/apis/{POD_LOGS.group}"))
+                self._is_local = True
             except (NotFound, Forbidden):
-                self._location = Location(local=False)
-            else:
-                self._location = Location(local=True)
-        return self._location
+                self._is_local = False
+        return self._is_local
 
     async def close(self) -> None:
         self._closed = True
@@ -254,20 +253,6 @@ class LiveCluster:
             self._namespaces.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.client.close()
-
-    async def _started(self, source: Source[T]) -> Objects[T]:
-        if self._closed:  # by the sign-out of a user whose request still runs
-            raise Unauthorized("This browser is not signed in to the dashboard.", status=401)
-        objects = self._objects.get(source)
-        if objects is None:
-            objects = self._objects[source] = Objects(self._start(source, source.namespace))
-        await _first_lists(objects)
-        if objects.missing_right and source.kind.namespaced and not source.namespace:
-            namespaces = await self._readable_namespaces()
-            if not objects.is_divided:
-                objects.divide(namespaces, partial(self._start, source))
-            await _first_lists(objects)
-        return objects
 
     async def _readable_namespaces(self) -> tuple[str, ...]:
         if self._namespaces is None:

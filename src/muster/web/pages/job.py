@@ -101,7 +101,7 @@ async def _tensorboard(cluster: LiveCluster, key: Key) -> TensorBoard | None:
     pods = (await cluster.informer(PODS)).all()
     if not tensorboard_pods(key, pods):
         return None
-    local = (await cluster.location()).local
+    local = await cluster.is_local()
     try:
         return await cluster.call(lambda client: tensorboard_url.of_job(client, key, local=local))
     except MusterError:

@@ -52,7 +52,7 @@ async def show(request: web.Request) -> web.Response:
 
 async def _unpublished(cluster: LiveCluster) -> list[Raw]:
     """The jobs whose models nobody lists by themselves: the node of a local cluster does."""
-    if (await cluster.location()).local:
+    if await cluster.is_local():
         return []
     try:
         return [job.raw for job in await cluster.jobs()]

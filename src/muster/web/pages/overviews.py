@@ -11,12 +11,12 @@ from kubekit.objects.meta import key_of
 from muster.jobs.view.instance import gpus_of_limits
 from muster.web.cluster.watched_objects import EVENTS, LINE, NODES, PODS
 from muster.web.context import cluster_of, page
+from muster.web.views import guarded
 from muster.web.views.cluster_map import ClusterMap, MapQuery, cluster_map
 from muster.web.views.history import HistoryQuery, HistoryView, history_view
 from muster.web.views.job_history import JobEvents, events_by_job, job_history, without_times
 from muster.web.views.job_rows import JobQuery, JobsView, jobs_view
 from muster.web.views.line import LineView, line_view, published
-from muster.web.views.row_guard import guarded
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muster.jobs.view.units import cores, natural_order
+from muster.web.views import guarded, row_of
 from muster.web.views.line import LineRow, line_rows
 from muster.web.views.node_room import (
     NodeRoom,
@@ -24,7 +25,6 @@ from muster.web.views.node_room import (
     unknown_room,
 )
 from muster.web.views.owner_colours import GangOwners, Looks, Owner, initials, owner_of, requests_of
-from muster.web.views.row_guard import guarded, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -17,6 +17,7 @@ from kubekit.objects.quantity import format_amount
 from muster.contract import waiting_line_format
 from muster.contract.job_explanation import explain_job
 from muster.jobs.view.units import count, named_or_counted, natural_order
+from muster.web.views import NOT_SHOWN, guarded, row_of
 from muster.web.views.node_room import HoldRow, hold_rows
 from muster.web.views.owner_colours import (
     NO_JOB,
@@ -27,7 +28,6 @@ from muster.web.views.owner_colours import (
     owner_of,
     requests_of,
 )
-from muster.web.views.row_guard import NOT_SHOWN, guarded, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,7 @@ from kubekit.objects.meta import Key, key_of
 from muster.contract.exported_models import NPZ, config_map_name, directory_of
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.view.units import size_of
-from muster.web.views.row_guard import guarded
+from muster.web.views import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -20,8 +20,8 @@ from kubekit.objects.quantity import (
 )
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.units import cores, count, local_time, named_or_counted, natural_order
+from muster.web.views import NOT_SHOWN, row_of
 from muster.web.views.owner_colours import Looks, Owner, initials
-from muster.web.views.row_guard import NOT_SHOWN, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

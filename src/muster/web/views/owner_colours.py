@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kubekit.objects.quantity import InvalidQuantity, sum_resources
 from muster.contract.gang_dialects import PDB, gang_named_by, single_pod_gang
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
-from muster.web.views.row_guard import row_of
+from muster.web.views import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -25,10 +25,10 @@ from muster.web import render
 from muster.web.cluster import live_cluster, watched_objects
 from muster.web.cluster.live_cluster import JobSummaries, JobWithPods
 from muster.web.pages.job import _Found, _view
+from muster.web.views import NOT_SHOWN, owner_colours
 from muster.web.views import cluster_map as cluster_map_module
 from muster.web.views import line as line_module
 from muster.web.views import node_room as node_room_module
-from muster.web.views import owner_colours
 from muster.web.views.cluster_map import MapQuery, cluster_map
 from muster.web.views.history import HistoryQuery, history_view
 from muster.web.views.job_history import JobEvents, events_by_job, job_history
@@ -36,7 +36,6 @@ from muster.web.views.job_rows import JobQuery, jobs_view
 from muster.web.views.line import line_view, published
 from muster.web.views.models import exporting_jobs, model_page, models_view
 from muster.web.views.owner_colours import Looks
-from muster.web.views.row_guard import NOT_SHOWN
 from tests import hostile_json
 from tests.muster.operator.test_hostile_objects import TIME, full, pod
 from tests.muster.web import objects
