@@ -73,20 +73,16 @@ def make_app(
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)
     pages = [row for row in PAGES if not (row.writes and policy.read_only)]
-    _add_routes(app.router, pages)
     app[NAVIGATION] = [(row.path, row.title) for row in pages if row.title]
-    return app
-
-
-def _add_routes(router: web.UrlDispatcher, pages: list[Page]) -> None:
     for row in pages:
-        router.add_get(row.path, row.show)
+        app.router.add_get(row.path, row.show)
         if row.change is not None:
-            router.add_post(row.path, row.change)
-    router.add_get("/healthz", _healthz)
-    router.add_get("/static/{name:.+}", static_files.serve)
-    router.add_get("/stream", stream.serve)
-    router.add_post("/stream/{id}/topics", stream.set_topics)
+            app.router.add_post(row.path, row.change)
+    app.router.add_get("/healthz", _healthz)
+    app.router.add_get("/static/{name:.+}", static_files.serve)
+    app.router.add_get("/stream", stream.serve)
+    app.router.add_post("/stream/{id}/topics", stream.set_topics)
+    return app
 
 
 async def _healthz(_: web.Request) -> web.Response:

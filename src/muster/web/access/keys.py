@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 import struct
 import time
@@ -22,7 +21,7 @@ from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import ConfigError
-from kubekit.private_files import read_private
+from kubekit.private_files import private_opener, read_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +63,7 @@ class Keys(NamedTuple):
             keys = keys._replace(sessions=former.sessions)
         draft = path.with_suffix(".new")
         draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(draft, "xb", opener=private_opener) as file:
             file.write(keys.sessions + keys.tokens)
         draft.rename(path)
         return keys

@@ -26,8 +26,9 @@ import msgspec
 
 from kubekit.client.auth.credentials import TokenOfUser
 from kubekit.client.client import Client
-from kubekit.client.request import Request
 from kubekit.errors import MusterError, UsageError
+from kubekit.objects.kinds import SELF_SUBJECT_REVIEWS
+from kubekit.objects.meta import mapping
 from kubekit.request_errors import ApiError, TooManyRequests, Unauthorized
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ _AT_ONCE = 8
 """Questions to the API server under way: strangers may send as many wrong tokens as they like."""
 _MAX_NAMESPACES = 20
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_REVIEW = "authentication.k8s.io/v1"
 _ANONYMOUS = "system:anonymous"
 
 
@@ -115,11 +115,9 @@ class Users:
         return user._replace(name=name)
 
     async def _ask(self, user: User) -> str:
-        body = msgspec.json.encode({"apiVersion": _REVIEW, "kind": "SelfSubjectReview"})
-        call = Request("POST", f"/apis/{_REVIEW}/selfsubjectreviews", body=body)
         async with self._turns, Client.connect(user.endpoint(self._server)) as client:
             try:
-                answer = await client.send(call)
+                review = await client.create(SELF_SUBJECT_REVIEWS, {})
             except Unauthorized:
                 raise
             except ApiError as error:
@@ -128,7 +126,7 @@ class Users:
                 if _ANONYMOUS in str(error):  # the server has seen no token
                     raise Unauthorized(str(error)) from None
                 return ""  # the token is accepted, the question is not
-        info = (msgspec.json.decode(answer.body).get("status") or {}).get("userInfo") or {}
+        info = mapping(mapping(review.get("status")).get("userInfo"))
         if (name := str(info.get("username", ""))) == _ANONYMOUS:
             raise Unauthorized("the server has seen no token")
         return name

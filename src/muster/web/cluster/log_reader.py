@@ -97,10 +97,11 @@ class LogReader:
 
     def _run(self) -> None:
         try:
-            for chunk in self._read():
-                if self._closed:
-                    break
-                self._put(chunk)
+            with self._client() as client:
+                for pod, data in read_chosen(client, self._client, self._choice, self._notify):
+                    if self._closed:
+                        break
+                    self._put(LogChunk(pod.name, data))
             self._put(None)
         except MusterError as error:
             self._put(error)
@@ -121,11 +122,6 @@ class LogReader:
 
     def _notify(self, sentence: str) -> None:
         self._put(LogChunk("", sentence.encode()))
-
-    def _read(self) -> Iterator[LogChunk]:
-        with self._client() as client:
-            for pod, data in read_chosen(client, self._client, self._choice, self._notify):
-                yield LogChunk(pod.name, data)
 
 
 def read_chosen(

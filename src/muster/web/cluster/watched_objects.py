@@ -25,9 +25,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import msgspec
-
-from kubekit.client.request import Request
 from kubekit.errors import MusterError
 from kubekit.objects import kinds
 from kubekit.objects.meta import Key, Raw, find_condition, key_of, mapping
@@ -239,6 +236,9 @@ _MAX_CANDIDATES = 500
 _SHOWN = frozenset((kinds.PODS.plural, *(kind.plural for kind in JOB_KINDS), "*"))
 _LIST = frozenset(("list", "*"))
 _SERVICE_ACCOUNT = "system:serviceaccount:"
+_RULES_REVIEWS: kinds.Kind[Raw] = kinds.Kind.of(
+    "authorization.k8s.io/v1", "SelfSubjectRulesReview", dict, namespaced=False
+)
 
 
 async def readable_namespaces(client: Client, named: tuple[str, ...]) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ async def readable_namespaces(client: Client, named: tuple[str, ...]) -> tuple[s
 
 async def _own_namespace(client: Client) -> list[str]:
     """The namespace of a service account; empty for other users."""
-    status = await _review(client, "authentication.k8s.io/v1", "SelfSubjectReview", {})
+    status = await _review(client, kinds.SELF_SUBJECT_REVIEWS, {})
     name = str(((status or {}).get("userInfo") or {}).get("username", ""))
     return [name.split(":")[2]] if name.startswith(_SERVICE_ACCOUNT) else []
 
@@ -266,8 +266,7 @@ async def _all_namespaces(client: Client) -> list[str]:
 
 
 async def _may_list(client: Client, namespace: str) -> bool:
-    spec = {"namespace": namespace}
-    status = await _review(client, "authorization.k8s.io/v1", "SelfSubjectRulesReview", spec)
+    status = await _review(client, _RULES_REVIEWS, {"spec": {"namespace": namespace}})
     if status is None or status.get("incomplete"):
         return True  # not known: the list itself tells
     return any(
@@ -277,15 +276,9 @@ async def _may_list(client: Client, namespace: str) -> bool:
     )
 
 
-async def _review(
-    client: Client, api_version: str, kind: str, spec: dict[str, str]
-) -> dict[str, Any] | None:
+async def _review(client: Client, kind: Kind[Raw], body: Raw) -> Raw | None:
     """The status of a review; None if the server does not answer this kind of question."""
-    body = {"apiVersion": api_version, "kind": kind, **({"spec": spec} if spec else {})}
-    call = Request("POST", f"/apis/{api_version}/{kind.lower()}s", body=msgspec.json.encode(body))
     try:
-        answer = await client.send(call)
+        return mapping((await client.create(kind, body)).get("status"))
     except ApiError:
         return None
-    status: dict[str, Any] = msgspec.json.decode(answer.body).get("status") or {}
-    return status

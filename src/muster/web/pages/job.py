@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.summary import JobSummary
     from muster.web.cluster.live_cluster import JobWithPods, LiveCluster
-    from muster.web.cluster.watched_objects import Objects
 
 
 class _Found(NamedTuple):
@@ -75,15 +74,11 @@ async def show(request: web.Request) -> web.Response:
         job,
         attempts,
         board,
-        None if events.missing_right else _of_namespace(events, key.namespace),
+        None if events.missing_right else list(events.all()),
         tuple(line.all()),
     )
     now = datetime.now(UTC)
     return await page(request, "job.html", lambda: _view(found, cluster.summary(job, now), now))
-
-
-def _of_namespace(events: Objects[Raw], namespace: str) -> list[Raw]:
-    return [event for event in events.all() if event["metadata"].get("namespace") == namespace]
 
 
 async def _attempts(cluster: LiveCluster, job: JobWithPods, key: Key) -> list[PodLog]:
@@ -140,6 +135,8 @@ def _event_rows(
         return None
     rows = []
     for event in events:
+        if event["metadata"].get("namespace") != job.namespace:
+            continue
         subject = mapping(event.get("involvedObject"))
         if str(subject.get("uid")) in uids or subject.get("name") == job.name:
             with suppress(msgspec.ValidationError):

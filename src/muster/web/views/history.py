@@ -302,11 +302,8 @@ def lanes_of_nodes(
         for number, bars in enumerate(packed):
             lanes.append(Lane("" if number else node, tuple(bars)))
             shown |= {(bar.job.namespace, bar.job.kind, bar.job.name) for bar in bars}
-    return tuple(lanes), sum(_placed(job, span) for job in jobs) - len(shown)
-
-
-def _placed(job: JobHistory, span: TimeSpan) -> bool:
-    return any(run.nodes and run.end > span.start for run in job.runs)
+    placed = [job for job in jobs if any(run.nodes and run.end > span.start for run in job.runs)]
+    return tuple(lanes), len(placed) - len(shown)
 
 
 def _packed(rows: Iterable[list[Bar]], most: int) -> tuple[list[list[Bar]], int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kubekit.objects.meta import mapping, read_timestamp
+from kubekit.objects.meta import Key, mapping, read_timestamp
 from muster.jobs.build.job_manifest import USER
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.view.units import natural_order
@@ -30,20 +30,8 @@ if TYPE_CHECKING:
 _POD_NAME = re.compile(r"(.+)-(?:worker|ps|chief|master|evaluator|launcher)-[^-]+")
 
 
-class Period(msgspec.Struct, frozen=True):
-    """A time in which a job waited or ran."""
-
-    start: datetime
-    end: datetime
-    nodes: tuple[str, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        return (self.end - self.start).total_seconds()
-
-
 class TimeSpan(msgspec.Struct, frozen=True):
-    """The time that the page shows."""
+    """A time from one moment to another, such as the time that the page shows."""
 
     start: datetime
     end: datetime
@@ -56,10 +44,16 @@ class TimeSpan(msgspec.Struct, frozen=True):
         share = (moment - self.start).total_seconds() / self.seconds
         return round(100 * max(0.0, min(1.0, share)), 3)
 
-    def overlap(self, period: Period) -> float:
+    def overlap(self, period: TimeSpan) -> float:
         """Seconds of the period that are within the span."""
         end, start = min(self.end, period.end), max(self.start, period.start)
         return max(0.0, (end - start).total_seconds())
+
+
+class Period(TimeSpan, frozen=True):
+    """A time in which a job waited or ran."""
+
+    nodes: tuple[str, ...] = ()
 
 
 class JobHistory(msgspec.Struct, frozen=True):
@@ -107,20 +101,20 @@ class JobEvents(NamedTuple):
     resumed: tuple[datetime, ...] = ()
 
 
-def events_by_job(events: Iterable[Raw]) -> dict[tuple[str, str], JobEvents]:
-    """What events tell, by namespace and name of the job."""
-    starts: dict[tuple[str, str], list[PodStart]] = defaultdict(list)
-    stops: dict[tuple[str, str], list[datetime]] = defaultdict(list)
-    resumes: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+def events_by_job(events: Iterable[Raw]) -> dict[Key, JobEvents]:
+    """What events tell, by the key of the job."""
+    starts: dict[Key, list[PodStart]] = defaultdict(list)
+    stops: dict[Key, list[datetime]] = defaultdict(list)
+    resumes: dict[Key, list[datetime]] = defaultdict(list)
     for event in events:
         subject = mapping(event.get("involvedObject"))
-        reason, name = str(event.get("reason") or ""), str(subject.get("name") or "")
-        key = (str(subject.get("namespace") or ""), name)
+        reason = str(event.get("reason") or "")
+        key = Key(str(subject.get("namespace") or ""), str(subject.get("name") or ""))
         moments = _moments(event)
         if subject.get("kind") == "Pod" and reason == "Started":
-            if match := _POD_NAME.fullmatch(name):
+            if match := _POD_NAME.fullmatch(key.name):
                 node = str(mapping(event.get("source")).get("host") or "")
-                starts[key[0], match[1]] += [PodStart(at, node) for at in moments]
+                starts[Key(key.namespace, match[1])] += [PodStart(at, node) for at in moments]
         elif reason.endswith("JobSuspended"):
             stops[key] += moments
         elif reason.endswith("JobResumed"):

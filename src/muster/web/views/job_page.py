@@ -74,10 +74,8 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     can_resume: bool
     topics: str
     event_topics: str
-    tensorboard: str
-    """The address of its TensorBoard; empty if it has none, or none that is known."""
-    tensorboard_problem: str
-    has_tensorboard: bool
+    tensorboard: tuple[str, str] | None
+    """The address and the problem of its TensorBoard; None if it has none."""
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +95,6 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def job_page(raw: Raw, job: JobSummary, facts: JobFacts, now: datetime) -> JobPage:
     reason, place = _reason_and_place(job, facts.explanation, now)
-    address, problem = facts.tensorboard or ("", "")
     timeline = _timeline(raw, job, now)
     return JobPage(
         job=job,
@@ -115,9 +112,7 @@ def job_page(raw: Raw, job: JobSummary, facts: JobFacts, now: datetime) -> JobPa
         can_resume=job.status == SUSPENDED,
         topics=f"job:{job.key}" + (" line" if job.status == PENDING else ""),
         event_topics=_event_topics(job),
-        tensorboard=address,
-        tensorboard_problem=problem,
-        has_tensorboard=facts.tensorboard is not None,
+        tensorboard=facts.tensorboard,
     )
 
 

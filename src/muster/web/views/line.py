@@ -6,6 +6,7 @@ scheduler, held back by a gate, or just created) follow, with the words of `aren
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -217,7 +218,7 @@ def _with_holders(
 
 
 def _holders(names: Iterable[str], pods: Iterable[Pod]) -> dict[str, tuple[Holder, ...]]:
-    sums: dict[str, dict[Owner, int]] = {name: {} for name in names}
+    sums = {name: Counter[Owner]() for name in names}
     for pod in pods:
         if not pod.spec.node_name or pod.finished:
             continue
@@ -225,15 +226,13 @@ def _holders(names: Iterable[str], pods: Iterable[Pod]) -> dict[str, tuple[Holde
             requests = requests_of(pod)
             for name, by_owner in sums.items():
                 if amount := requests.get(name, 0):
-                    owner = owner_of(pod)
-                    by_owner[owner] = by_owner.get(owner, 0) + amount
-    most = {
-        name: sorted(by_owner.items(), key=lambda row: (-row[1], row[0]))[:MAX_HOLDERS]
-        for name, by_owner in sums.items()
-    }
+                    by_owner[owner_of(pod)] += amount
     return {
-        name: tuple(Holder(owner, format_amount(name, amount)) for owner, amount in rows)
-        for name, rows in most.items()
+        name: tuple(
+            Holder(owner, format_amount(name, amount))
+            for owner, amount in sorted(by_owner.items(), key=lambda row: (-row[1], row[0]))
+        )[:MAX_HOLDERS]
+        for name, by_owner in sums.items()
     }
 
 

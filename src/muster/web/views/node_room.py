@@ -5,6 +5,7 @@ Room that the scheduler holds for members to come is shown twice: as a table, an
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -283,10 +284,9 @@ def hold_rows(holds: Iterable[HeldRoom], owners: GangOwners, looks: Looks) -> tu
 
 
 def _hold_row(owner: Owner, held: list[HeldRoom], looks: Looks) -> HoldRow:
-    sums: dict[str, int] = {}
+    sums = Counter[str]()
     for row in held:
-        for name, amount in _parsed(row).items():
-            sums[name] = sums.get(name, 0) + amount
+        sums.update(_parsed(row))
     nodes = sorted({row.node for row in held}, key=natural_order)
     return HoldRow(
         owner=owner,

@@ -15,7 +15,7 @@ from kubekit.objects.core import (
     PodSpec,
     PodStatus,
 )
-from kubekit.objects.meta import ObjectMeta, Raw, timestamp
+from kubekit.objects.meta import Key, ObjectMeta, Raw, timestamp
 from muster.jobs.view.summary import summarize
 from muster.web import render
 from muster.web.views.history import (
@@ -59,7 +59,7 @@ def raw(state: str, *, created: float = 60, **status: object) -> Raw:
 
 
 def history(made: Raw, *events: Raw, pods: tuple[Pod, ...] = ()) -> JobHistory:
-    own = events_by_job(events).get(("default", "x"), JobEvents())
+    own = events_by_job(events).get(Key("default", "x"), JobEvents())
     return job_history(summarize(made, pods), made, pods, own, NOW)
 
 
