@@ -19,7 +19,7 @@ from kubekit.client.client import Client
 from kubekit.control.leader_election import LeaderElection
 from kubekit.telemetry import logging_setup, metrics
 from kubekit.telemetry.health import Health
-from muster.cli.options import serving_options
+from muster.cli.options import serving_options, together
 from muster.cli.show.messages import note
 from muster.jobs.build.flag_values import seconds
 
@@ -58,31 +58,6 @@ class DaemonContext:
     stop: asyncio.Event
 
 
-def daemon_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every daemon; the command receives them as keywords."""
-    for option in (
-        serving_options,
-        _duration(
-            "--leader-elect-retry-period",
-            "2s",
-            "Pause between two attempts to get or renew the lease.",
-        ),
-        _duration(
-            "--leader-elect-renew-deadline",
-            "10s",
-            "The leader stops if it has not renewed the lease for this long.",
-        ),
-        _duration(
-            "--leader-elect-lease-duration",
-            "15s",
-            "Others wait this long after the last renewal before they take the lease.",
-        ),
-        click.option("--leader-elect", is_flag=True, help="Work only while holding the lease."),
-    ):
-        command = option(command)
-    return command
-
-
 def _duration(flag: str, default: str, text: str) -> Callable[..., Any]:
     """An option with a duration such as 15s; the command receives seconds."""
     return click.option(
@@ -93,6 +68,28 @@ def _duration(flag: str, default: str, text: str) -> Callable[..., Any]:
         callback=lambda _context, _option, value: seconds(flag, value),
         help=text,
     )
+
+
+daemon_options = together(
+    serving_options,
+    _duration(
+        "--leader-elect-retry-period",
+        "2s",
+        "Pause between two attempts to get or renew the lease.",
+    ),
+    _duration(
+        "--leader-elect-renew-deadline",
+        "10s",
+        "The leader stops if it has not renewed the lease for this long.",
+    ),
+    _duration(
+        "--leader-elect-lease-duration",
+        "15s",
+        "Others wait this long after the last renewal before they take the lease.",
+    ),
+    click.option("--leader-elect", is_flag=True, help="Work only while holding the lease."),
+)
+"""Of every daemon; the command receives them as keywords."""
 
 
 def run(

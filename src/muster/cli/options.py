@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 
     Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+
+def together(*options: Decorator) -> Decorator:
+    """These options as one decorator; the help shows the last one first."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in options:
+            command = option(command)
+        return command
+
+    return decorated
+
+
 _CLUSTER = (
     click.option("--arena-namespace", "--arenaNamespace", hidden=True, help="Nothing lives there."),
     click.option(
@@ -48,9 +60,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         set_loglevel(given["loglevel"] or "info")
         return command(*args, target=_target(given), **kwargs)
 
-    for option in _CLUSTER:
-        wrapped = option(wrapped)
-    return wrapped
+    return together(*_CLUSTER)(wrapped)
 
 
 def _target(given: dict[str, Any]) -> Target:
@@ -139,19 +149,16 @@ DRY_RUN_SUFFIX = {"none": "", "client": " (dry run)", "server": " (server dry ru
 """What a line about an object ends with."""
 
 
-def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a process that runs until it is stopped: its log and its metrics."""
-    for option in (
-        click.option("--log-format", type=click.Choice(["human", "json"]), default="human"),
-        click.option("--metrics-host", default="127.0.0.1", help="Address of --metrics-port."),
-        click.option(
-            "--metrics-port",
-            type=click.IntRange(0, 65535),
-            help="Serve /metrics, /healthz and /readyz here.",
-        ),
-    ):
-        command = option(command)
-    return command
+serving_options = together(
+    click.option("--log-format", type=click.Choice(["human", "json"]), default="human"),
+    click.option("--metrics-host", default="127.0.0.1", help="Address of --metrics-port."),
+    click.option(
+        "--metrics-port",
+        type=click.IntRange(0, 65535),
+        help="Serve /metrics, /healthz and /readyz here.",
+    ),
+)
+"""Of a process that runs until it is stopped: its log and its metrics."""
 
 
 def output_option(*forms: str) -> Decorator:

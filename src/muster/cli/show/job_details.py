@@ -54,6 +54,10 @@ NO_EXTRAS = Extras()
 
 def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     """Name, status and times of the job, and why it waits or failed."""
+    # `list` has the address of the node alone and the table below the name alone, as in arena.
+    node = _node(job.chief) if job.chief and job.chief.node_ip else ""
+    reason = f"{job.headline}{next_try(job.next_try, now)}" if job.reason else ""
+    limits = extras.unenforced_limits
     facts = [
         ("Name:", job.name),
         ("Status:", job.status),
@@ -64,20 +68,15 @@ def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
         ("CreateTime:", local_time(job.created)),
         ("EndTime:", local_time(job.finished)),
     ]
-    if job.chief and job.chief.node_ip:
-        # `list` has the address alone and the table below the name alone, as in arena.
-        facts.append(("Node:", _node(job.chief)))
-    if job.reason:
-        facts.append(("Reason:", f"{job.headline}{next_try(job.next_try, now)}"))
-    if extras.line:
-        facts.append(("Line:", extras.line))
-    if extras.unenforced_limits:
-        facts.append(("Limits:", enforced_limits.in_words(extras.unenforced_limits)))
-    if job.discarded:
-        facts.append(("Files:", job.discarded))
-    if job.left_pods:
-        facts.append(("Pods:", job.left_pods))
-    return table(facts)
+    further = [
+        ("Node:", node),
+        ("Reason:", reason),
+        ("Line:", extras.line),
+        ("Limits:", enforced_limits.in_words(limits) if limits else ""),
+        ("Files:", job.discarded),
+        ("Pods:", job.left_pods),
+    ]
+    return table([*facts, *(row for row in further if row[1])])
 
 
 def _node(row: Instance) -> str:

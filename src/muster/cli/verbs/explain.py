@@ -47,16 +47,12 @@ def command(target: Target, name: str, output: str, type_: str) -> None:
         print(json_or_yaml(msgspec.to_builtins(explanation), output))
 
 
-def _next_try(explanation: JobExplanation, now: datetime) -> str:
-    moment = datetime.fromisoformat(explanation.next_try) if explanation.next_try else None
-    return next_try(moment, now)
-
-
 def _text(explanation: JobExplanation, now: datetime) -> str:
+    retried = datetime.fromisoformat(explanation.next_try) if explanation.next_try else None
     facts = [
         ("Name:", explanation.name),
         ("State:", explanation.state),
-        ("Why:", f"{explanation.text}{_next_try(explanation, now)}"),
+        ("Why:", f"{explanation.text}{next_try(retried, now)}"),
     ]
     if explanation.gang:
         dialect = f" ({explanation.dialect})" if explanation.dialect else ""

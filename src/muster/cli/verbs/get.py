@@ -9,6 +9,7 @@ name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,6 +41,7 @@ from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from kubekit.client.blocking_client import BlockingClient
     from muster.client.jobs.lookup import FoundJob
@@ -204,7 +206,8 @@ class _View:
         job = summary_with_last_lines(self.client, job_object, pods, moment)
         place = ""  # only pending jobs have one: others cost no request for the waiting line
         if job.status == PENDING:
-            explanation = explain.explain_pods(self.client, job.name, pods, moment, _debug_once)
+            debug_once = partial(note_once, level="debug")
+            explanation = explain.explain_pods(self.client, job.name, pods, moment, debug_once)
             # The place has its own row.
             reason = job.reason or explanation.reason or explanation.text
             job = replace(job, reason=reason)
@@ -212,7 +215,8 @@ class _View:
         state = (job.status, job.reason, job.instances)
         if self.output == "name":
             return Frame(f"{job.trainer}/{job.name}", state)
-        rows = self._events(job, pods) if self.events else None
+        uids = {job.uid, *(pod.metadata.uid for pod in pods)}
+        rows = self._events(job.namespace, uids, job.name, job.created)
         unenforced = unenforced_limits(self.client, job_object.raw, local=self.cluster.local)
         extras = Extras(
             place,
@@ -243,13 +247,15 @@ class _View:
         except Forbidden:
             return None  # a user without rights on services still sees the job
 
-    def _events(self, job: JobSummary, pods: Sequence[Pod]) -> list[EventRow]:
-        uids = {job.uid, *(pod.metadata.uid for pod in pods)}
-        return rows_about(self._all_events(job.namespace), uids, job.name, job.created)
-
-    def _all_events(self, namespace: str) -> Sequence[Event]:
-        """All of the namespace: a field selector can name one object, and a job has many."""
-        return self.client.list(EVENTS.read_as(Event), namespace, page=0).items
+    def _events(
+        self, namespace: str, uids: set[str], group: str = "", since: datetime | None = None
+    ) -> list[EventRow] | None:
+        """The events about these objects, if they were asked for."""
+        if not self.events:
+            return None
+        # All of the namespace: a field selector can name one object, and a job has many.
+        events = self.client.list(EVENTS.read_as(Event), namespace, page=0).items
+        return rows_about(events, uids, group, since)
 
     def _pod(self, pod: Pod) -> Frame:
         row = instance(pod)
@@ -257,14 +263,8 @@ class _View:
             return Frame("", row, self.client.get(PODS.read_as(dict), pod.metadata.key))
         if self.output == "name":
             return Frame(f"pod/{row.name}", row)
-        rows = None
-        if self.events:
-            rows = rows_about(self._all_events(pod.metadata.namespace), {pod.metadata.uid})
+        rows = self._events(pod.metadata.namespace, {pod.metadata.uid})
         return Frame(job_details.pod_details(pod, row, now(), rows), row)
-
-
-def _debug_once(text: str) -> None:
-    note_once(text, "debug")
 
 
 def _joined(frames: Sequence[Frame], output: str | None, *, many: bool) -> str:

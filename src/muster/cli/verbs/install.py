@@ -96,6 +96,7 @@ def command(target: Target, **given: Any) -> None:
       muster install --image registry.example.com/muster:1.0
       muster install --image registry.example.com/muster:1.0 --scheduler-only --dry-run
     """
+    from muster.client.manifests import yaml_writer
     from muster.install.objects import manifests
     from muster.install.objects.values import NAMESPACE, check_namespace
     from muster.install.plan import Request
@@ -103,7 +104,8 @@ def command(target: Target, **given: Any) -> None:
     values = _values(given)
     namespace = check_namespace(target.namespace or NAMESPACE, "--namespace")
     if given["dry_run"]:
-        print(_as_yaml(manifests.build(values, namespace)), end="")
+        objects = manifests.build(values, namespace)
+        print("".join(f"---\n{yaml_writer.dump(item)}\n" for item in objects), end="")
         return
     request = Request(values, namespace, given["operator"], given["take_crds"])
     _install(target, request, given)
@@ -231,9 +233,3 @@ def _values(given: dict[str, Any]) -> Values:
     )
     chosen = replace(values, operator=operator, scheduler=scheduler, dashboard=dashboard)
     return deploy_values.check(replace(chosen, image=given["image"] or values.image))
-
-
-def _as_yaml(objects: list[Any]) -> str:
-    from muster.client.manifests import yaml_writer
-
-    return "".join(f"---\n{yaml_writer.dump(item)}\n" for item in objects)

@@ -87,7 +87,9 @@ def command(
     """
     if instance and everyone:
         raise UsageError("-i and --all cannot be used together")
-    options = _log_options(**given)
+    given["since"] = _seconds_back(given["since"], given.pop("since_time"))
+    given["tail"] = given["tail"] if given["tail"] >= 0 else None
+    options = LogOptions(**given)
     if attempt is not None and (options.previous or options.follow):
         raise UsageError("--attempt cannot be used with --previous or --follow")
     wanted = WantedLogs(options, instance, everyone, attempt)
@@ -183,12 +185,6 @@ def _note_waiting(pod: Instance, reason: str = "") -> None:
         text = pod.reason or reason
         because = f": {text}" if text else ""
         note(f"{pod.name} has no log yet, because it waits for a node{because}")
-
-
-def _log_options(*, tail: int, since: str, since_time: str, **given: Any) -> LogOptions:
-    return LogOptions(
-        tail=tail if tail >= 0 else None, since=_seconds_back(since, since_time), **given
-    )
 
 
 def _seconds_back(duration: str, moment: str) -> float | None:

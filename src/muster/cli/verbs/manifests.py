@@ -24,24 +24,20 @@ from muster.client.manifests.apply import SendResult
 from muster.client.target import start_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from muster.client.manifests.apply import Send
 
 
-def _manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of both verbs."""
-    for option in (
-        click.option(
-            "--filename", "-f", "files", multiple=True, required=True, metavar="FILE|DIR|-",
-            help="Manifests to send; - is standard input.  [repeatable]",
-        ),
-        click.option("--recursive", "-R", is_flag=True, help="Read folders within a folder too."),
-        options.dry_run_option,
-        options.objects_option,
-    ):  # fmt: skip
-        command = option(command)
-    return command
+_manifest_options = options.together(
+    click.option(
+        "--filename", "-f", "files", multiple=True, required=True, metavar="FILE|DIR|-",
+        help="Manifests to send; - is standard input.  [repeatable]",
+    ),
+    click.option("--recursive", "-R", is_flag=True, help="Read folders within a folder too."),
+    options.dry_run_option,
+    options.objects_option,
+)  # fmt: skip
 
 
 @click.command(name="apply")

@@ -89,7 +89,8 @@ def _list(target: Target, *, all_namespaces: bool, all_versions: bool, output: s
         print(_table(rows, all_versions=all_versions, all_namespaces=all_namespaces))
         _note_unlisted(row for row in rows if all_versions or row.model.truncated)
     else:
-        print(json_or_yaml([_data(row) for row in rows], output))
+        data = [{"namespace": row.namespace, **msgspec.to_builtins(row.model)} for row in rows]
+        print(json_or_yaml(data, output))
 
 
 def _table(rows: list[PublishedModel], *, all_versions: bool, all_namespaces: bool) -> str:
@@ -114,10 +115,6 @@ def _cells(row: PublishedModel, version: Version, now: datetime) -> tuple[str, .
     maker = f"{job.kind.lower()}/{job.name}"
     size = f"> {size_of(version.size)}" if version.truncated else size_of(version.size)
     return (row.model.name, version.version, version.format, size, maker, age(version.created, now))
-
-
-def _data(row: PublishedModel) -> Any:
-    return {"namespace": row.namespace, **msgspec.to_builtins(row.model)}
 
 
 @command.command(name="try")

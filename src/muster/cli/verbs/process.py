@@ -63,7 +63,8 @@ def command(words: tuple[str, ...], file: str, listing: bool, output: str, **giv
     if given["lenient"]:
         for name in openshift_template.unknown_names(template, values):
             del values[name]
-    template = replace(template, labels={**template.labels, **_labels(given["labels"])})
+    labels = dict(_pair(part.strip()) for part in given["labels"].split(",") if part.strip())
+    template = replace(template, labels={**template.labels, **labels})
     objects = openshift_template.process(template, values, SystemRandom())
     if output == "name":
         print("\n".join(object_name(item) for item in objects))
@@ -144,7 +145,3 @@ def _unquoted(value: str) -> str:
         escapes = {"n": "\n", "t": "\t"}
         return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[1]), value[1:-1])
     return value
-
-
-def _labels(text: str) -> dict[str, str]:
-    return dict(_pair(part.strip()) for part in text.split(",") if part.strip())

@@ -33,7 +33,7 @@ def command(target: Target, output: str) -> None:
         **local,
     }
     if not stopping and (cluster is None or cluster.local):
-        data |= _dashboard(home)
+        data |= {"dashboard": url} if (url := dashboard_url.of_local_cluster(home)) else {}
     problem: MusterError | None = None
     if cluster is not None:
         try:
@@ -74,12 +74,6 @@ def _limits(data: dict[str, Any]) -> dict[str, str]:
     reasons = enforced_limits.unenforced(published, published)
     text = enforced_limits.in_words(reasons) if reasons else enforced_limits.ENFORCED
     return {**dict.fromkeys(rows, ""), "limits": text if published else ""}
-
-
-def _dashboard(home: Home) -> dict[str, str]:
-    """The dashboard's address with a fresh token, if the local cluster serves one."""
-    url = dashboard_url.of_local_cluster(home)
-    return {"dashboard": url} if url else {}
 
 
 def _components(checks: dict[str, str]) -> str:

@@ -24,6 +24,7 @@ from muster.cli.options import (
     debug_option,
     dry_run_option,
     objects_option,
+    together,
 )
 from muster.cli.show.messages import arena_info, note, note_cluster, warn_of_unknown_fields
 from muster.cli.show.progress import StatusLine
@@ -70,7 +71,7 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             raise UsageError("--dry-run creates nothing that could be waited for")
         return command(*args, chosen=chosen, **kwargs)
 
-    for option in (
+    return together(
         click.option("--watch", is_flag=True, help="Wait, and print every change of a replica."),
         click.option(
             "--wait", is_flag=True, help="Wait until the job ends; exit code 10 if it fails."
@@ -78,9 +79,7 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         objects_option,
         dry_run_option,
         debug_option,
-    ):
-        wrapped = option(wrapped)
-    return wrapped
+    )(wrapped)
 
 
 def submit_file(file: str, changes: Sequence[str], target: Target, chosen: SubmitOptions) -> None:

@@ -38,16 +38,12 @@ def command() -> None:
     """
 
 
-def _table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of both tables."""
-    for option in (
-        click.option(
-            "--refresh", "-r", "--watch", "-w", is_flag=True, help="Redraw it every two seconds."
-        ),
-        options.output_option("wide", "json", "yaml"),
-    ):
-        command = option(command)
-    return command
+_table_options = options.together(
+    click.option(
+        "--refresh", "-r", "--watch", "-w", is_flag=True, help="Redraw it every two seconds."
+    ),
+    options.output_option("wide", "json", "yaml"),
+)
 
 
 @command.command(name="node")

@@ -54,7 +54,10 @@ def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
         if not installation.objects:
             print(_absent(namespace, installation.others))
         elif dry_run:
-            _list(installation)
+            for row in installation.objects:
+                print(f"{row} would be deleted")
+            for row in installation.kept:
+                print(f"{row} would stay")
         else:
             jobs = removal.count_jobs(client)
             found = count(len(installation.objects), "object")
@@ -71,13 +74,6 @@ def _absent(namespace: str, others: Sequence[str]) -> str:
         return "Muster is not installed"
     places = ", ".join(others)
     return f"Muster is not installed in the namespace {namespace}, but in {places}: use --namespace"
-
-
-def _list(installation: Installation) -> None:
-    for row in installation.objects:
-        print(f"{row} would be deleted")
-    for row in installation.kept:
-        print(f"{row} would stay")
 
 
 def _remove(client: BlockingClient, installation: Installation) -> None:
