@@ -40,40 +40,32 @@ class Absence(NamedTuple):
     """Of a daemon that is starting or stopping."""
 
 
+class _Below:
+    """A file or folder of a home, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, home: Home, _: type[Home]) -> Path:
+        return home.root / self._name
+
+
 class Home(msgspec.Struct, frozen=True):
     """The layout of `$MUSTER_HOME`."""
 
     root: Path
 
-    @property
-    def kubeconfig(self) -> Path:
-        return self.root / "kubeconfig"
-
-    @property
-    def lock(self) -> Path:
-        return self.root / "daemon.lock"
-
-    @property
-    def log(self) -> Path:
-        return self.root / "daemon.log"
-
-    @property
-    def record(self) -> Path:
-        """The status of the running daemon, written when it is ready."""
-        return self.root / "daemon.json"
-
-    @property
-    def dashboard_keys(self) -> Path:
-        """The keys with which the owner's commands make addresses of the dashboard."""
-        return self.root / "dashboard.keys"
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def images(self) -> Path:
-        return self.root / "images"
+    kubeconfig = _Below("kubeconfig")
+    lock = _Below("daemon.lock")
+    log = _Below("daemon.log")
+    record = _Below("daemon.json")
+    """The status of the running daemon, written when it is ready."""
+    dashboard_keys = _Below("dashboard.keys")
+    """The keys with which the owner's commands make addresses of the dashboard."""
+    data = _Below("data")
+    images = _Below("images")
+    logs = _Below("logs")
+    """The directories that jobs write for TensorBoard, unless they name another one."""
 
     @classmethod
     def of_user(cls) -> Home:
@@ -206,11 +198,6 @@ class Home(msgspec.Struct, frozen=True):
         """The data directory of the last daemon that was ready; None if there is none."""
         data = Path(_text(self.root / "last-data") or self.data)
         return data if data.is_dir() else None
-
-    @property
-    def logs(self) -> Path:
-        """The directories that jobs write for TensorBoard, unless they name another one."""
-        return self.root / "logs"
 
     def hidden_directories(self, user_home: str, data: Path) -> tuple[str, ...]:
         """The directories that pods must not see: the cluster's state and kubeconfigs."""

@@ -119,24 +119,25 @@ def _configured(target: Target) -> Cluster | None:
     if target.choice:
         return cluster_of_choice(target.choice)
     if target.kubeconfig is not None:
-        return _from_file(target.kubeconfig, target.context, "--kubeconfig")
+        return _from_files((target.kubeconfig,), target.context, "--kubeconfig")
     if files := _environment_files():
         return _of_environment(files, target.context)
+    own_file = Path.home() / ".kube" / "config"
     if target.context:
-        if not _user_kubeconfig().exists():
+        if not own_file.exists():
             raise ConfigError(
-                f"--context {target.context}: there is no {_user_kubeconfig()}",
+                f"--context {target.context}: there is no {own_file}",
                 hint="--kubeconfig names another file. The local cluster needs no --context.",
             )
-        return _from_file(_user_kubeconfig(), target.context, "--context")
+        return _from_files((own_file,), target.context, "--context")
     home = Home.of_user()
     if choice := home.choice():
         return cluster_of_choice(choice, home.choice_files())
     endpoint = in_cluster()
     if endpoint is not None:
         return Cluster(endpoint, "in-cluster", "the service account", local=False)
-    if _user_kubeconfig().exists():
-        return _from_file(_user_kubeconfig(), None, "~/.kube/config")
+    if own_file.exists():
+        return _from_files((own_file,), None, "~/.kube/config")
     return _running_local_cluster(home, "the local cluster")
 
 
@@ -155,11 +156,11 @@ def cluster_of_choice(choice: str, files: tuple[Path, ...] = ()) -> Cluster | No
     """
     if choice not in ("local", "kube") and not choice.startswith("kube:"):
         raise UsageError(f"{choice!r} is not a choice: write local, kube or kube:CONTEXT")
-    home = Home.of_user()
     if choice == "local":
         # If the local cluster is down, there is no cluster: using another would be a surprise.
-        source = "arena up or arena use"  # both store the choice
-        return _running_local_cluster(home, source)
+        return _running_local_cluster(
+            Home.of_user(), "arena up or arena use"
+        )  # both store the choice
     try:
         context = choice.partition(":")[2] or None
         return _from_files(files or kube_config.default_files(), context, "arena use")
@@ -210,14 +211,6 @@ def _running_local_cluster(home: Home, source: str) -> Cluster | None:
     endpoint = kube_config.load(home.trusted_kubeconfig())
     own = None if home == Home.of_user() else home
     return Cluster(endpoint, "local", source, local=True, home=own)
-
-
-def _user_kubeconfig() -> Path:
-    return Path.home() / ".kube" / "config"
-
-
-def _from_file(path: Path, context: str | None, source: str) -> Cluster:
-    return _from_files((path,), context, source)
 
 
 def _from_files(files: tuple[Path, ...], context: str | None, source: str) -> Cluster:

@@ -300,7 +300,8 @@ def _wait_for_successor(
         pods = found.pods(client)
         summary = found.summary(pods)
         own = [row for row in pods if row.metadata.name == pod or replica_of(row) == replica]
-        if summary.over or any(_succeeded(row, uid) for row in own):
+        ended = {row.status.phase for row in own if row.metadata.uid == uid}
+        if summary.over or "Succeeded" in ended:
             return None
         successors = [row for row in own if row.metadata.uid != uid and not is_deleting(row)]
         if successors:
@@ -314,10 +315,6 @@ def _wait_for_successor(
 
 def is_deleting(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
-
-
-def _succeeded(pod: Pod, uid: str) -> bool:
-    return pod.metadata.uid == uid and pod.status.phase == "Succeeded"
 
 
 def _get_job(

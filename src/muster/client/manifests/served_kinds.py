@@ -65,18 +65,14 @@ class ServedKinds:
             raise _missing(api_version, kind, self._known.get(api_version, ())) from None
 
 
-def _api_version_of(kind: str) -> str:
-    """The apiVersion of a kind of job; empty for other kinds."""
-    return next((job.api_version for job in JOB_KINDS if job.kind == kind), "")
-
-
 def _missing(api_version: str, kind: str, served: Iterable[str]) -> NotFound:
     ours = [job.kind for job in JOB_KINDS if job.api_version == api_version]
+    known = next((job.api_version for job in JOB_KINDS if job.kind == kind), "")
     if kind == "Template":
         hint = "Templates are for `arena process -f FILE | arena apply -f -`."
     elif kind not in ours and (similar := nearest(kind, [*served, *ours])):
         hint = f"Did you mean {similar}?"
-    elif api_version != (known := _api_version_of(kind)) and known:
+    elif known not in ("", api_version):
         hint = f"Did you mean {known}?"
     elif api_version.startswith("kubeflow.org/"):
         hint = HOW_TO_INSTALL_JOB_KINDS

@@ -12,7 +12,7 @@ import msgspec
 
 from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import PODS, Kind
-from kubekit.objects.meta import Key, key_of
+from kubekit.objects.meta import Key, key_of, mapping
 from kubekit.request_errors import NotFound
 from muster.client.models import runner_pod, short_lived_pod
 from muster.client.models.predict_program import MARK, MAX_OUTPUT
@@ -48,13 +48,12 @@ async def predict(client: Client, published: PublishedModel, version: Version, t
         reason = ended.status.reason or "; ".join(log.splitlines()[-3:]) or ended.status.phase
         raise MusterError(f"the model gave no prediction: {reason}")
     try:
-        result = msgspec.json.decode(lines[-1].removeprefix(MARK))
+        result = mapping(msgspec.json.decode(lines[-1].removeprefix(MARK)))
     except msgspec.MsgspecError:
         result = {}
-    if not isinstance(result, dict) or "prediction" not in result:
-        found = result if isinstance(result, dict) else {}
-        error = found.get("error") or "its answer is not JSON"
-        hint = _LIBRARY_HINT if "missing" in found else ""
+    if "prediction" not in result:
+        error = result.get("error") or "its answer is not JSON"
+        hint = _LIBRARY_HINT if "missing" in result else ""
         raise MusterError(f"the model gave no prediction: {error}", hint=hint)
     return result["prediction"]
 

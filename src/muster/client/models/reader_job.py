@@ -171,9 +171,7 @@ def _pod_security(place: Place) -> Raw:
     pod = place.pod_spec.get("securityContext") or {}
     own = {**pod, **(place.container.get("securityContext") or {})}
     context: Raw = {name: own[name] for name in _USER_FIELDS if name in own}
-    for name in ("fsGroup", "supplementalGroups"):
-        if name in pod:
-            context[name] = pod[name]
+    context |= {name: pod[name] for name in ("fsGroup", "supplementalGroups") if name in pod}
     if "fsGroup" in context:
         context["fsGroupChangePolicy"] = "OnRootMismatch"  # never walk through a large volume
     context["runAsNonRoot"] = own.get("runAsUser") != 0

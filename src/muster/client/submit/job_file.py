@@ -120,7 +120,8 @@ def load(
 
     `on_manifest` gets a manifest before it is checked: an unknown field may be why it is invalid.
     """
-    return _interpreted(*_read(place, stdin), changes, on_manifest)
+    document, source = _only_document(reader.texts(place, stdin), place)
+    return _interpreted(document, source, changes, on_manifest)
 
 
 def load_text(
@@ -128,8 +129,8 @@ def load_text(
 ) -> Bundle | ShortForm:
     """The job of a text; errors name its `source`."""
     # The dashboard serves many people, and this is the text of one of them.
-    found = _only_document([(source, text)], source, yaml_reader.STRANGERS_TEXT)
-    return _interpreted(*found, (), on_manifest)
+    document, _ = _only_document([(source, text)], source, yaml_reader.STRANGERS_TEXT)
+    return _interpreted(document, source, (), on_manifest)
 
 
 def _interpreted(
@@ -146,10 +147,6 @@ def _interpreted(
         on_manifest(document)
         return Bundle(_checked_job(document, source), companions)
     return short_form(document, source)
-
-
-def _read(place: str, stdin: TextIO) -> tuple[Raw, str]:
-    return _only_document(reader.texts(place, stdin), place)
 
 
 def _only_document(

@@ -21,16 +21,7 @@ import msgspec
 
 from kubekit.client import request
 from kubekit.errors import MusterError
-from kubekit.objects.kinds import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    ROLE_BINDINGS,
-    ROLES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    SERVICES,
-    Kind,
-)
+from kubekit.objects import kinds
 from kubekit.objects.meta import Key, Raw, object_name
 from kubekit.request_errors import AlreadyExists, ApiError, Forbidden, NotFound, ServerError
 from muster.client import ignore
@@ -42,19 +33,16 @@ from muster.contract.job_kinds import JOB_KIND_BY_NAME, JOB_KINDS
 
 if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.kinds import Kind
     from muster.client import Notify
     from muster.jobs.build.job_manifest import Bundle
 
 
-COMPANION_KINDS: dict[str, Kind[Any]] = {
-    "ConfigMap": CONFIG_MAPS,
-    "Service": SERVICES,
-    "Deployment": DEPLOYMENTS,
-    "Secret": SECRETS,
-    "ServiceAccount": SERVICE_ACCOUNTS,
-    "Role": ROLES,
-    "RoleBinding": ROLE_BINDINGS,
-}
+_COMPANIONS: tuple[Kind[Any], ...] = (
+    kinds.CONFIG_MAPS, kinds.SERVICES, kinds.DEPLOYMENTS, kinds.SECRETS, kinds.SERVICE_ACCOUNTS,
+    kinds.ROLES, kinds.ROLE_BINDINGS,
+)  # fmt: skip
+COMPANION_KINDS = {kind.kind: kind for kind in _COMPANIONS}
 """Kinds of a job's companions."""
 
 SUBMISSION_ANNOTATION = "muster.dev/submission"
