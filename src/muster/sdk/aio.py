@@ -24,7 +24,6 @@ from muster.sdk.job import JobIdentity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-    from pathlib import Path
     from typing import Unpack
 
     from muster.client.home import Home
@@ -103,12 +102,12 @@ def _jobs(jobs: list[blocking.Job]) -> list[Job]:
     return list(map(Job, jobs))
 
 
-def _job_of_cluster(
-    call: Callable[Concatenate[clusters.LocalCluster, P], blocking.Job],
-) -> Callable[Concatenate[LocalCluster, P], Coroutine[Any, Any, Job]]:
+def _of_cluster(
+    call: Callable[Concatenate[clusters.LocalCluster, P], T], answer: Callable[[T], R]
+) -> Callable[Concatenate[LocalCluster, P], Coroutine[Any, Any, R]]:
     @wraps(call)
-    async def method(self: LocalCluster, /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        return Job(await in_thread(partial(call, self.blocking, *args, **kwargs)))
+    async def method(self: LocalCluster, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return answer(await in_thread(partial(call, self.blocking, *args, **kwargs)))
 
     return method
 
@@ -119,7 +118,7 @@ get_job = _awaited(calls.get_job, Job)
 list_jobs = _awaited(calls.list_jobs, _jobs)
 
 
-class LocalCluster:
+class LocalCluster(clusters.ClusterAddress):
     """A local cluster for async programs; `blocking` is the same cluster for other code."""
 
     def __init__(self, cluster: clusters.LocalCluster) -> None:
@@ -130,34 +129,13 @@ class LocalCluster:
         """Where the cluster keeps its state."""
         return self.blocking.home
 
-    @property
-    def kubeconfig(self) -> Path:
-        """The kubeconfig for kubectl and for the clients of other languages."""
-        return self.blocking.kubeconfig
-
-    @property
-    def url(self) -> str:
-        """The address of the Kubernetes API."""
-        return self.blocking.url
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables with which commands (arena, kubectl) use this cluster."""
-        return self.blocking.environment
-
     def __repr__(self) -> str:
         return repr(self.blocking)
 
-    submit = _job_of_cluster(clusters.LocalCluster.submit)
-    run = _job_of_cluster(clusters.LocalCluster.run)
-    get_job = _job_of_cluster(clusters.LocalCluster.get_job)
-
-    async def list_jobs(
-        self, type: str = "", *, namespace: str = "", labels: str = ""
-    ) -> list[Job]:
-        """`muster.aio.list_jobs` on this cluster."""
-        call = partial(self.blocking.list_jobs, type, namespace=namespace, labels=labels)
-        return _jobs(await in_thread(call))
+    submit = _of_cluster(clusters.LocalCluster.submit, Job)
+    run = _of_cluster(clusters.LocalCluster.run, Job)
+    get_job = _of_cluster(clusters.LocalCluster.get_job, Job)
+    list_jobs = _of_cluster(clusters.LocalCluster.list_jobs, _jobs)
 
     @asynccontextmanager
     async def new_namespace(self) -> AsyncIterator[str]:

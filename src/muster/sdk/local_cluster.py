@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import tempfile
+from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
@@ -50,7 +51,31 @@ class LocalClusterSettings(TypedDict, total=False):
     """Also serve the dashboard; off by default."""
 
 
-class LocalCluster:
+class ClusterAddress(ABC):
+    """Where a local cluster is, and how other programs use it."""
+
+    @property
+    @abstractmethod
+    def home(self) -> Home:
+        """Where the cluster keeps its state."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig for kubectl and for the clients of other languages."""
+        return self.home.kubeconfig
+
+    @property
+    def url(self) -> str:
+        """The address of the Kubernetes API."""
+        return str((self.home.status() or {}).get("url", ""))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which commands (arena, kubectl) use this cluster."""
+        return {"MUSTER_HOME": str(self.home.root), "KUBECONFIG": str(self.kubeconfig)}
+
+
+class LocalCluster(ClusterAddress):
     """A local cluster that lives as long as the `with` block, or from `start` to `stop`."""
 
     def __init__(self, settings: LocalClusterSettings) -> None:
@@ -70,21 +95,6 @@ class LocalCluster:
         if self._home is None:
             raise UsageError("the local cluster is not running", hint="Use it in a `with` block.")
         return self._home
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The kubeconfig for kubectl and for the clients of other languages."""
-        return self.home.kubeconfig
-
-    @property
-    def url(self) -> str:
-        """The address of the Kubernetes API."""
-        return str((self.home.status() or {}).get("url", ""))
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables with which commands (arena, kubectl) use this cluster."""
-        return {"MUSTER_HOME": str(self.home.root), "KUBECONFIG": str(self.kubeconfig)}
 
     def start(self) -> Self:
         """Start the cluster and wait until it is ready; `stop` must follow.

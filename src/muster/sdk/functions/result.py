@@ -250,11 +250,12 @@ def _exception(header: dict[str, Any], body: bytes, failure: JobFailed | None) -
         if isinstance(error, Exception):
             return error
     text = f"rank 0 raised {header['type']}: {header['text']}".removesuffix(": ")
+    known = failure or JobFailed("")
     return RemoteError(
         text,
-        hint=failure.hint if failure is not None else "",
-        job=failure.job if failure is not None else "",
-        replica=failure.replica if failure is not None else "",
-        exit_code=failure.exit_code if failure is not None else None,
+        hint=known.hint,
+        job=known.job,
+        replica=known.replica,
+        exit_code=known.exit_code,
         last_lines=tuple(header["traceback"].splitlines()[-20:]),
     )
