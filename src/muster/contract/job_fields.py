@@ -13,6 +13,7 @@ that `kubectl apply` accepts.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import MusterError, UsageError
@@ -47,16 +48,9 @@ def _field(type_: str, description: str, **rest: Any) -> Raw:
     return {"type": type_, "description": description, **rest}
 
 
-def _text(description: str) -> Raw:
-    return _field("string", description)
-
-
-def _number(description: str) -> Raw:
-    return _field("integer", description)
-
-
-def _switch(description: str) -> Raw:
-    return _field("boolean", description)
+_text = partial(_field, "string")
+_number = partial(_field, "integer")
+_switch = partial(_field, "boolean")
 
 
 def _object(description: str, fields: Fields) -> Raw:
