@@ -296,9 +296,13 @@ def _validate(args: Submission) -> None:
         flag_values.path("--logdir", args.logdir, "Write --logdir=/absolute/path")
     _words(args)
     _amounts(args)
-    _model(args)
+    if args.model_name and not args.model_source:
+        raise UsageError(
+            "--model-source must be set when --model-name is set",
+            hint="For example --model-source=pvc://models/mnist",
+        )
     code_sync.check(args)
-    if isinstance(args, PyTorch) and args.nproc_per_node:
+    if isinstance(args, PyTorch):
         _processes(args.nproc_per_node)
 
 
@@ -351,14 +355,6 @@ def _amounts(args: Submission) -> None:
             raise flag_values.wrong(flag, limit, hint)
 
 
-def _model(args: Submission) -> None:
-    if args.model_name and not args.model_source:
-        raise UsageError(
-            "--model-source must be set when --model-name is set",
-            hint="For example --model-source=pvc://models/mnist",
-        )
-
-
 def _processes(text: str) -> None:
-    if text not in ("auto", "cpu", "gpu") and not read_integer(text):
+    if text not in ("", "auto", "cpu", "gpu") and not read_integer(text):
         raise flag_values.wrong("--nproc-per-node", text, "Write auto, cpu, gpu or a number.")

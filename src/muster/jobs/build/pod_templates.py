@@ -117,11 +117,12 @@ def _volumes(args: Submission, site: Site, role: Role) -> list[Mounted]:
 
 def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> Raw:
     port_name = args.job_kind.port_name
+    shell, *words = shell_command(args.shell, " ".join(args.command))
     container: Raw = {
         "name": args.job_kind.container,
         "image": role.image,
         "imagePullPolicy": _pull_policy(args, role),
-        "command": _command(args) if role.runs else [],
+        "command": [shell, *map(escape_literal, words)] if role.runs else [],
         "workingDir": args.directory,
         **environment,
         "ports": [{"name": port_name, "containerPort": role.port}] if role.port else [],
@@ -133,11 +134,6 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
     if args.rdma:  # which locks the memory that it registers
         container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
     return {key: value for key, value in container.items() if value}
-
-
-def _command(args: Submission) -> list[str]:
-    shell, *words = shell_command(args.shell, " ".join(args.command))
-    return [shell, *map(escape_literal, words)]
 
 
 def _pull_policy(args: Submission, role: Role) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import UsageError
 from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.meta import mapping
 from muster.contract.gang_dialects import MIN_LABEL
 from muster.jobs.build.job_manifest import REQUESTED, TOPOLOGY_SIZE
 from muster.jobs.build.pod_templates import WORKERS
@@ -41,13 +42,13 @@ class WrittenRole:
 
     @property
     def template(self) -> Raw:
-        return _mapping(self.body.get("template"))
+        return mapping(self.body.get("template"))
 
     @property
     def gpus(self) -> int:
         """GPUs of one replica."""
         main = next(iter(_containers(self.template, "containers")), {})
-        limits = _mapping(_mapping(main.get("resources")).get("limits"))
+        limits = mapping(mapping(main.get("resources")).get("limits"))
         amounts = [str(limits[name]) for name in (NVIDIA_GPU, ALIYUN_GPU) if name in limits]
         return sum(read_integer(amount) or 0 for amount in amounts)
 
@@ -113,13 +114,13 @@ def _workers(parts: Iterable[WrittenRole]) -> int:
 
 
 def _minimum(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
-    policy = _mapping(_mapping(_mapping(raw.get("spec")).get("runPolicy")).get("schedulingPolicy"))
+    policy = mapping(mapping(mapping(raw.get("spec")).get("runPolicy")).get("schedulingPolicy"))
     path = "/spec/runPolicy/schedulingPolicy"
     yield from _follow(policy, path, "minAvailable", _members(before), _members(after))
 
 
 def _requested(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
-    annotations = _mapping(_mapping(raw.get("metadata")).get("annotations"))
+    annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
     old, new = (
         str(sum(part.count * part.gpus for part in parts if part.role != "ps"))
         for parts in (before, after)
@@ -133,7 +134,7 @@ def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[
     workers, new_workers = str(_workers(before)), str(_workers(after))
     for part in before:
         path = f"{part.path}/template"
-        labels = _mapping(_mapping(part.template.get("metadata")).get("labels"))
+        labels = mapping(mapping(part.template.get("metadata")).get("labels"))
         yield from _follow(labels, f"{path}/metadata/labels", MIN_LABEL, members, new_members)
         yield from _follow(labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, new_workers)
         for field in ("initContainers", "containers"):
@@ -151,13 +152,8 @@ def _follow(holder: Raw, path: str, key: str, old: object, new: object) -> Itera
 
 
 def _containers(template: Raw, field: str) -> list[Raw]:
-    return _objects(_mapping(template.get("spec")).get(field))
-
-
-def _mapping(value: Any) -> Raw:
-    """The value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
+    return _objects(mapping(template.get("spec")).get(field))
 
 
 def _objects(value: Any) -> list[Raw]:
-    return [_mapping(item) for item in value] if isinstance(value, list) else []
+    return [mapping(item) for item in value] if isinstance(value, list) else []

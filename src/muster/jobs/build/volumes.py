@@ -73,7 +73,9 @@ def shared_memory(args: Submission) -> list[Mounted]:
 
 def logs(args: Submission, site: Site) -> list[Mounted]:
     """The host directory for the logs that TensorBoard reads, unless another volume has them."""
-    if not args.tensorboard or not args.logdir.startswith("/") or _below_any(args):
+    if not args.tensorboard or not args.logdir.startswith("/"):
+        return []
+    if any(below(args.logdir, path) for path in mount_paths(args)):
         return []
     path = args.logdir if logs_in_workspace(args, site) else site.logs
     return [mounted(LOGS, args.logdir, hostPath={"path": path, "type": "DirectoryOrCreate"})]
@@ -152,10 +154,6 @@ def _source_directory(args: Submission) -> str:
         if claim and claim[0] in mounts:
             return posixpath.join(mounts[claim[0]], *rest)
     return ""
-
-
-def _below_any(args: Submission) -> bool:
-    return any(below(args.logdir, path) for path in mount_paths(args))
 
 
 def below(path: str, folder: str) -> bool:

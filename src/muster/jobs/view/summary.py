@@ -208,7 +208,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     leading = _leading(job, own_pods)
     status = decode_status(raw.get("status"))
     job_state = state_of(status, own_pods)
-    state, reason = job_state.word, job_state.reason
+    state, reason, suspended = job_state.word, job_state.reason, status.condition("Suspended")
     created = read_timestamp(meta.get("creationTimestamp"))
     if state == SUSPENDED:
         reason = f"{kind} {key.name} is suspended; `arena resume {key.name}` starts it again"
@@ -234,7 +234,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         failed_attempt=status.failed_attempt if state == FAILED else None,
         next_try=job_state.next_try,
         restarts=status.restarts - status.unstarted - status.restarts_to_come(own_pods),
-        suspended=_suspended_at(status) if state == SUSPENDED else None,
+        suspended=suspended.transitioned_at if suspended and state == SUSPENDED else None,
         earlier_seconds=status.earlier_seconds,
         earlier_restarts=status.earlier_restarts,
         replicas=job.total if job is not None else 0,
@@ -268,11 +268,6 @@ def _with_ended(listed: Counter[str], ended: Counter[str], replicas: int) -> Cou
     surplus = states.total() - max(replicas, listed.total())
     states["running"] -= min(states["running"], max(0, surplus))
     return states
-
-
-def _suspended_at(status: JobStatus) -> datetime | None:
-    condition = status.condition("Suspended")
-    return condition.transitioned_at if condition is not None else None
 
 
 def _discarded(pods: Sequence[Pod]) -> str:
