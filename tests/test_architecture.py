@@ -139,7 +139,7 @@ DIGITS_READ_BY_HAND = {
     "src/localkube/node/probes.py": "three bytes, in which only ASCII counts",
     "src/localkube/node/runtime/pod_records.py": "names in the node's own folders",
     "src/localkube/node/standalone/linux/kernel.py": "names in /proc",
-    "src/muster/client/logs/followed_log.py": "one byte, which is not read as a number",
+    "src/muster/client/logs/pod_log.py": "one byte, which is not read as a number",
     "src/muster/jobs/view/units.py": "18 characters that an expression found",
 }
 

@@ -23,8 +23,7 @@ from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
 from muster.client.logs import attempts
-from muster.client.logs.followed_log import RECONNECT_TIMEOUT, follow_log
-from muster.client.logs.pod_log import NotStarted, read_once
+from muster.client.logs.pod_log import RECONNECT_TIMEOUT, NotStarted, follow_log, read_once
 from muster.contract.job_fields import InvalidJob
 from muster.jobs import names, parse
 from muster.jobs.job_state import replica_index

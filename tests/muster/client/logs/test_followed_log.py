@@ -19,10 +19,9 @@ from kubekit.objects.core import Pod, PodLog
 from kubekit.objects.kinds import POD_LOGS, Kind
 from kubekit.objects.meta import Key, ObjectMeta
 from kubekit.request_errors import BadRequest, NotFound, ServerError, Unreachable
-from muster.client.logs import followed_log, job_logs
+from muster.client.logs import job_logs, pod_log
 from muster.client.logs.attempts import LogSource
-from muster.client.logs.followed_log import ResumableLog
-from muster.client.logs.pod_log import LogOptions
+from muster.client.logs.pod_log import LogOptions, ResumableLog
 from tests.builders import container, read_pod
 from tests.waiting import until
 
@@ -88,7 +87,7 @@ def notes_of(script: Script) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed_log, "POLL_SECONDS", 0)
+    monkeypatch.setattr(pod_log, "POLL_SECONDS", 0)
 
 
 def test_a_log_that_breaks_off_continues_where_it_was() -> None:
@@ -132,7 +131,7 @@ def test_a_node_that_does_not_answer_is_reported_once_and_asked_ever_more_rarely
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(followed_log, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr(pod_log, "POLL_SECONDS", 0.3)
     monkeypatch.setattr("time.sleep", pauses.append)
     away, later = ServerError("no such host"), ServerError("connection refused")
     breaks: list[Play] = [[away], [away], [away], [later], [later], [line(1, "a"), away]]
@@ -142,14 +141,14 @@ def test_a_node_that_does_not_answer_is_reported_once_and_asked_ever_more_rarely
         f"the log of p broke off: {error}; waiting for the cluster" for error in (away, later, away)
     ]
     assert pauses == sorted(pauses)
-    assert 0.3 < sum(pauses) < followed_log.LONGEST_PAUSE * len(breaks)
+    assert 0.3 < sum(pauses) < pod_log.LONGEST_PAUSE * len(breaks)
 
 
 def test_a_log_that_ends_at_once_again_and_again_is_not_opened_without_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(followed_log, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr(pod_log, "POLL_SECONDS", 0.3)
     monkeypatch.setattr("time.sleep", pauses.append)
     script = Script([[line(1, "a")]] * 5, [*[pod("Running")] * 5, pod("Succeeded")])
 
@@ -181,7 +180,7 @@ def test_following_ends_with_the_pod(end: Pod | Exception) -> None:
 
 
 def test_following_ends_when_the_cluster_stays_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed_log, "RECONNECT_TIMEOUT", -1)
+    monkeypatch.setattr(pod_log, "RECONNECT_TIMEOUT", -1)
     script = Script([[Unreachable("x")]], [pod("Running"), Unreachable("gone")])
 
     with pytest.raises(Unreachable, match="gone"):
