@@ -8,9 +8,8 @@ the manifest of an existing job.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 from aiohttp import web
 
 from kubekit.errors import MusterError, UsageError, no_such
@@ -48,17 +47,13 @@ SEEN_TRIES, SEEN_PAUSE = 60, 0.05
 _OWN_FIELDS = ("csrf", "step", "type")
 
 
-class Preview(msgspec.Struct, frozen=True):
-    """The manifest of a job that can be sent."""
+class Preview(NamedTuple):
+    """A job that can be sent."""
 
-    kind: str
-    name: str
-    namespace: str
-    manifest: str
-    notes: tuple[str, ...]
+    proposal: Proposal
     type: str
-    values: dict[str, str]
-    """The texts of the form, for the way back."""
+    texts: dict[str, str]
+    """Of the form, for the way back."""
 
 
 class _FormErrors(Exception):
@@ -115,15 +110,8 @@ async def _show_manifest(request: web.Request, type_: str, post: dict[str, str])
         proposal = await cluster_of(request).call(propose)
     except MusterError as error:
         raise _FormErrors({_field_of(error, kind): error}) from None
-    preview = Preview(
-        kind=proposal.job["kind"],
-        name=proposal.job["metadata"]["name"],
-        namespace=proposal.namespace,
-        manifest=proposal.manifest,
-        notes=proposal.notes,
-        type=type_,
-        values={name: value for name, value in post.items() if name not in _OWN_FIELDS and value},
-    )
+    texts = {name: text for name, text in post.items() if name not in _OWN_FIELDS and text}
+    preview = Preview(proposal, type_, texts)
     return await page(request, "submit_preview.html", lambda: preview)
 
 

@@ -142,6 +142,8 @@ def cluster_map(
         for node in nodes
         for name in (node.metadata.name,)
     }
+    shares = (share for by_owner in used.values() for share in by_owner.values())
+    running = {share.owner for share in shares if share.running and share.owner.is_job}
     rows = line_rows(line.gangs, owners, looks, now)
     legend, others = _legend(used, looks)
     matching = _filtered(nodes, rooms, query)
@@ -149,7 +151,7 @@ def cluster_map(
     grouping = query.group if query.group in groupings else groupings[0]
     return ClusterMap(
         query=query,
-        numbers=_numbers(rooms.values(), _running_jobs(used), len(rows)),
+        numbers=_numbers(rooms.values(), len(running), len(rows)),
         groups=_grouped(matching[:MAX_NODES], rooms, grouping),
         matching=len(matching),
         left_out=max(0, len(matching) - MAX_NODES),
@@ -206,11 +208,6 @@ def _legend(used: Mapping[str, Mapping[Owner, Share]], looks: Looks) -> tuple[li
         for share in jobs
     ]
     return rows, sum(share.pods for share in sums.values() if not share.owner.is_job)
-
-
-def _running_jobs(used: Mapping[str, Mapping[Owner, Share]]) -> int:
-    shares = (share for by_owner in used.values() for share in by_owner.values())
-    return len({share.owner for share in shares if share.running and share.owner.is_job})
 
 
 def _numbers(rooms: Iterable[NodeRoom], running: int, waiting: int) -> Numbers:
