@@ -132,7 +132,10 @@ class ModelWatcher:
     async def _attempt(self, model: WatchedModel, *, is_active: bool) -> None:
         """Look at one directory, whose files may be made to break this: others are not affected."""
         try:
-            await (self._look(model) if is_active else self._check(model))
+            if is_active:
+                await self._look(model)
+            else:  # of a job that has ended, only deleted versions are noticed
+                await self._take(model, await asyncio.to_thread(_measured, model, None, _nowhere))
         except Exception as error:  # noqa: BLE001 - of hostile files; the node must go on
             _failures.log("the models in %s cannot be listed: %r", model.place.top, error)
             model.work = max(model.work, INTERVAL)
@@ -190,11 +193,6 @@ class ModelWatcher:
             model.looks_left = model.looks_left - 1 if result.unsettled else 0
         await self._take(model, result)
 
-    async def _check(self, model: WatchedModel) -> None:
-        """Notice deleted versions of a job that has ended."""
-        result = await asyncio.to_thread(_measured, model, None, _nowhere)
-        await self._take(model, result)
-
     async def _take(self, model: WatchedModel, result: Look) -> None:
         if result.listed(model.model) != model.last.listed(model.model):
             model.published = False
@@ -212,19 +210,16 @@ class ModelWatcher:
                 with contextlib.suppress(NotFound):
                     await self._client.delete(CONFIG_MAPS, model.key)
             else:
-                await self._write(model.key, body)
+                try:
+                    await self._client.patch(CONFIG_MAPS, model.key, body)
+                except NotFound:
+                    await self._client.create(CONFIG_MAPS, body)
         except MusterError as error:
             log.warning("the model %s is not published: %s", model.key, error)
             # A namespace that is being deleted takes no ConfigMap any more.
             model.published = not model.running and not model.looks_left
             return
         model.published = True
-
-    async def _write(self, key: Key, body: dict[str, object]) -> None:
-        try:
-            await self._client.patch(CONFIG_MAPS, key, body)
-        except NotFound:
-            await self._client.create(CONFIG_MAPS, body)
 
 
 def _measured(
