@@ -27,39 +27,29 @@ class JobTable:
         self._job, self._now = job, now
 
     def __repr__(self) -> str:
-        return as_text(self._job, self._now)
+        job, facts = self._job, _facts(self._job, self._now)
+        rows = [f"{job.trainer}/{job.name} in {job.namespace}: {job.status} {facts}".rstrip()]
+        rows += [job.reason] if job.reason else []
+        cells = [_COLUMNS, *(_cells(instance) for instance in job.instances[:_MAX_ROWS])]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(_COLUMNS))]
+        if job.instances:
+            padded = ("  ".join(map(str.ljust, row, widths)) for row in cells)
+            rows += [f"  {line.rstrip()}" for line in padded]
+        return "\n".join([*rows, *filter(None, [_more(job)])])
 
     def _repr_html_(self) -> str:
-        return as_html(self._job, self._now)
-
-
-def as_html(job: JobSummary, now: datetime) -> str:
-    """The job as HTML. Texts of the job and its pods are escaped: they may be anybody's."""
-    colour = _COLOURS.get(job.status, "#80868b")
-    head = (
-        f"<b>{escape(job.trainer)}/{escape(job.name)}</b> in {escape(job.namespace)} "
-        f'<span style="color:{colour}">● {escape(job.status)}</span> '
-        f"{escape(_facts(job, now))}"
-    )
-    reason = f"<div>{escape(job.reason)}</div>" if job.reason else ""
-    rows = [_html_row("th", _COLUMNS)] if job.instances else []
-    rows += [_html_row("td", _cells(instance)) for instance in job.instances[:_MAX_ROWS]]
-    table = f'<table style="text-align:left">{"".join(rows)}</table>' if rows else ""
-    return f"<div><div>{head}</div>{reason}{table}{escape(_more(job))}</div>"
-
-
-def as_text(job: JobSummary, now: datetime) -> str:
-    """The job as lines of text."""
-    rows = [
-        f"{job.trainer}/{job.name} in {job.namespace}: {job.status} {_facts(job, now)}".rstrip()
-    ]
-    rows += [job.reason] if job.reason else []
-    cells = [_COLUMNS, *(_cells(instance) for instance in job.instances[:_MAX_ROWS])]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_COLUMNS))]
-    if job.instances:
-        padded = ("  ".join(map(str.ljust, row, widths)) for row in cells)
-        rows += [f"  {line.rstrip()}" for line in padded]
-    return "\n".join([*rows, *filter(None, [_more(job)])])
+        """Texts of the job and its pods are escaped: they may be anybody's."""
+        job, colour = self._job, _COLOURS.get(self._job.status, "#80868b")
+        head = (
+            f"<b>{escape(job.trainer)}/{escape(job.name)}</b> in {escape(job.namespace)} "
+            f'<span style="color:{colour}">● {escape(job.status)}</span> '
+            f"{escape(_facts(job, self._now))}"
+        )
+        reason = f"<div>{escape(job.reason)}</div>" if job.reason else ""
+        rows = [_html_row("th", _COLUMNS)] if job.instances else []
+        rows += [_html_row("td", _cells(instance)) for instance in job.instances[:_MAX_ROWS]]
+        table = f'<table style="text-align:left">{"".join(rows)}</table>' if rows else ""
+        return f"<div><div>{head}</div>{reason}{table}{escape(_more(job))}</div>"
 
 
 def _facts(job: JobSummary, now: datetime) -> str:
