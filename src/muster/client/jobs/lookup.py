@@ -224,7 +224,12 @@ def get_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> FoundJo
     parsed = parse_name(key.name, type_)
     bare = Key(key.namespace, parsed.name)
     if parsed.must_be == "pod":
-        return _get_pod(client, bare)
+        if pod := client.find(PODS, bare):
+            return pod
+        raise NotFound(
+            f"there is no pod named {bare.name} in namespace {bare.namespace}",
+            hint="`arena get pods` lists the pods of a namespace.",
+        )
     try:
         return _get_job(client, key, type_)
     except NotFound as error:
@@ -234,15 +239,6 @@ def get_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> FoundJo
         if not isinstance(error, NoSuchJob):
             raise
         raise _with_similar_name(client, error) from None
-
-
-def _get_pod(client: BlockingClient, key: Key) -> Pod:
-    if pod := client.find(PODS, key):
-        return pod
-    raise NotFound(
-        f"there is no pod named {key.name} in namespace {key.namespace}",
-        hint="`arena get pods` lists the pods of a namespace.",
-    )
 
 
 def _with_similar_name(client: BlockingClient, error: NoSuchJob) -> NoSuchJob:

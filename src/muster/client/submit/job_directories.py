@@ -204,7 +204,9 @@ def _check_directory(args: Submission, directory: str, home: Home) -> None:
     if any(below(directory, path) for path in mount_paths(args)):
         return  # a volume provides it
     shown = f"--working-dir {args.working_dir}" if args.working_dir else directory
-    if not os.path.isdir(directory) and not _in_image(home, args.image, directory):
+    # For an image, files may be laid over this machine's.
+    over = home.images / args.image / directory.lstrip("/")
+    if not os.path.isdir(directory) and not over.is_dir():
         raise UsageError(
             f"{shown}: there is no such directory on this machine",
             hint=f"Create it (mkdir -p {shlex.quote(directory)}), or name another.",
@@ -216,11 +218,6 @@ def _check_directory(args: Submission, directory: str, home: Home) -> None:
                 f"{shown} is inside {folder}, which pods do not see: it holds the cluster's state",
                 hint="Go to another directory, or set --working-dir.",
             )
-
-
-def _in_image(home: Home, image: str, directory: str) -> bool:
-    """Whether the files that are laid over this machine's for an image have the directory."""
-    return (home.images / image / directory.lstrip("/")).is_dir()
 
 
 def _directories(working_dir: str) -> tuple[str, ...]:
