@@ -112,9 +112,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _is_label(text: str) -> bool:
-    from kubekit.objects.selectors import (
-        is_label_key,
-    )  # commands that only name annotations start faster
+    # Commands that only name annotations start faster.
+    from kubekit.objects.selectors import is_label_key
 
     return is_label_key(text)
 

@@ -176,11 +176,6 @@ def _memory_hint(flag: str, text: str) -> str:
     return f"Write {flag}=4Gi or {flag}=500Mi"
 
 
-def less(amount: str, limit: str) -> bool:
-    """Whether an amount is below a limit."""
-    return parse_milli(amount) < parse_milli(limit)
-
-
 def one_word(flag: str, text: str) -> str:
     """The name of an image or a scheduler; an empty one stays empty."""
     if text and not _WORD.fullmatch(text):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.errors import UsageError
 from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.quantity import parse_milli
 from muster.contract import local_cluster_names
 from muster.contract.exported_models import MODEL_DIR
 from muster.contract.gang import (
@@ -350,7 +351,7 @@ def _amounts(args: Submission) -> None:
         own = field.removesuffix("_limit")
         name = own if getattr(args, own) else own.rpartition("_")[2]  # --ps-cpu, else --cpu
         request = getattr(args, name)
-        if request and limit and flag_values.less(limit, request):
+        if request and limit and parse_milli(limit) < parse_milli(request):
             hint = f"It is less than --{name.replace('_', '-')}={request}"
             raise flag_values.wrong(flag, limit, hint)
 

@@ -37,9 +37,6 @@ class WrittenRole:
         written = self.body.get("replicas")
         return written if isinstance(written, int) else 1
 
-    def with_count(self, count: int) -> WrittenRole:
-        return replace(self, body={**self.body, "replicas": count})
-
     @property
     def template(self) -> Raw:
         return mapping(self.body.get("template"))
@@ -76,11 +73,14 @@ def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
         if counts["worker"] < 1:
             raise UsageError("--workers counts the master: at least 1")
         counts = {**counts, "worker": counts["worker"] - 1}
-    after = [w.with_count(counts[w.role]) if w.role in counts else w for w in before]
+    after = [
+        replace(part, body={**part.body, "replicas": counts.get(part.role, part.count)})
+        for part in before
+    ]
     replicas = [
-        {"op": "add", "path": f"{new.path}/replicas", "value": new.count}
-        for old, new in zip(before, after, strict=True)
-        if new is not old
+        {"op": "add", "path": f"{part.path}/replicas", "value": part.count}
+        for part in after
+        if part.role in counts
     ]
     derived = [*_minimum(raw, before, after), *_requested(raw, before, after)]
     return [*replicas, *derived, *_templates(before, after)]

@@ -31,7 +31,10 @@ def options(spec: Section, replicas: tuple[ReplicaSpec, ...], *, single_template
     """The MPI options of a job."""
     creation = spec.choice("launcherCreationPolicy", CREATION_POLICIES)
     slots = spec.integer("slotsPerWorker")
-    ssh = _folder(spec, "sshAuthMountPath")
+    ssh = spec.text("sshAuthMountPath")
+    if ssh and (not ssh.startswith("/") or ":" in ssh):  # Kubernetes' rule for mountPath
+        hint = "write a path like /root/.ssh"
+        raise spec.error("sshAuthMountPath", f"{ssh!r} is not absolute", hint)
     # Of the versions that start ranks by exec, only v1 has no backoffLimit directly under spec: the
     # CRD writes it into jobs of the older ones.
     launcher_is_job = bool(ssh) or single_template or spec.has("backoffLimit")
@@ -53,13 +56,6 @@ def _has_gpu_launcher(replicas: tuple[ReplicaSpec, ...]) -> bool:
     containers = [c for r in replicas if r.role == "Launcher" for c in r.spec["containers"]]
     limits = ((c.get("resources") or {}).get("limits") or {} for c in containers)
     return any("gpu" in resource for row in limits for resource in row)
-
-
-def _folder(spec: Section, field: str) -> str:
-    folder = spec.text(field)
-    if folder and (not folder.startswith("/") or ":" in folder):  # Kubernetes' rule for mountPath
-        raise spec.error(field, f"{folder!r} is not absolute", "write a path like /root/.ssh")
-    return folder
 
 
 def main_named(spec: Section, replicas: tuple[ReplicaSpec, ...]) -> tuple[ReplicaSpec, ...]:
