@@ -71,7 +71,7 @@ def make_app(
     app[CLUSTERS], app[GATE], app[POLICY], app[stream.STREAMS] = clusters, gate, policy, {}
     app.on_response_prepare.append(_begin)
     app.on_shutdown.append(_end_streams)
-    app.on_cleanup.append(_close)
+    app.on_cleanup.append(lambda app: app[CLUSTERS].close())
     pages = [row for row in PAGES if not (row.writes and policy.read_only)]
     app[NAVIGATION] = [(row.path, row.title) for row in pages if row.title]
     for row in pages:
@@ -99,7 +99,3 @@ async def _begin(request: web.Request, response: web.StreamResponse) -> None:
 async def _end_streams(app: web.Application) -> None:
     app[CLUSTERS].end_streams()
     app[GATE].sign_ins.close_all()
-
-
-async def _close(app: web.Application) -> None:
-    await app[CLUSTERS].close()

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import importlib
 import socket
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kubekit.errors import UsageError
 
@@ -22,20 +22,16 @@ if TYPE_CHECKING:
 
     from kubekit.client.auth.endpoint import Endpoint
     from kubekit.client.transport.connection_pool import Connector
+    from kubekit.serving.listener import Listener
     from muster.web.access.gate import Policy
 
-    Accept = Callable[[socket.socket, web.Server], "Accepting"]
+    Accept = Callable[[socket.socket, web.Server], Listener]
+    """Accepts the connections of a socket, with limits for users who have not logged in."""
 
 ADDRESS = "127.0.0.1"
 DEFAULT_PORT = 7080
 _PORTS_TO_TRY = 100
 _STOP_SECONDS = 1.0
-
-
-class Accepting(Protocol):
-    """Accepts the connections of a socket, with limits for users who have not logged in."""
-
-    async def close(self) -> None: ...
 
 
 def listen(port: int | None, last_port: int | None = None) -> socket.socket:

@@ -112,8 +112,10 @@ def propose(client: BlockingClient, draft: Draft, namespace: str, *, local: bool
     """Let the server check everything without creating it."""
     destination = OpenConnection(client, namespace, is_local=local)
     result = submit(draft.wanted, destination, dry_run="server")
+    items = [*result.bundle.companions, result.bundle.job]
+    manifest = yaml_writer.dump(items[0] if len(items) == 1 else reader.as_list(items))
     notes = (*draft.notes, *result.notes, *result.warnings)
-    return Proposal(result.bundle.job, result.namespace, _written(result.bundle), notes)
+    return Proposal(result.bundle.job, result.namespace, manifest, notes)
 
 
 def send(client: BlockingClient, manifest: str, namespace: str, *, local: bool) -> SubmitResult:
@@ -142,11 +144,6 @@ def _value(flag: Flag, text: str) -> dict[str, Any]:
         lines = [line.strip() for line in text.split("\n")]
         return {flag.field: tuple(line for line in lines if line)}
     return {flag.field: job_file.flag_value(flag.spelling, flag, text)}
-
-
-def _written(bundle: Bundle) -> str:
-    items = [*bundle.companions, bundle.job]
-    return yaml_writer.dump(items[0] if len(items) == 1 else reader.as_list(items))
 
 
 def _plain(text: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from aiohttp import web
@@ -19,6 +19,7 @@ from aiohttp import web
 from kubekit.errors import UsageError
 from kubekit.objects.annotation_values import read_integer
 from kubekit.request_errors import Forbidden, Unauthorized
+from kubekit.serving.http_connection import HttpConnection
 from muster.web.access import sign_in
 from muster.web.access.keys import SESSION_SECONDS, Keys, Sessions, Tokens
 from muster.web.access.request_facts import (
@@ -117,7 +118,9 @@ class Gate:
         if token and not self._has_users:
             return self._login(request, token)
         request[IDENTITY] = identity = await self._identity(request)
-        _keep_connection(request)
+        # Without room for one more, the page is answered all the same: browsers connect again.
+        if isinstance(request.protocol, HttpConnection):
+            request.protocol.authenticate()
         if request.method not in SAFE_METHODS:
             await self._check_change(request, identity)
         if (request.method, request.path) == ("POST", SIGN_OUT):
@@ -188,7 +191,7 @@ class Gate:
         address; and browsers send cookies to the servers of all users on 127.0.0.1.
         """
         connection, users = request.protocol, self._policy.users
-        uid = connection.peer_uid if isinstance(connection, _Connection) else None
+        uid = connection.peer_uid if isinstance(connection, HttpConnection) else None
         if users and uid is not None and uid not in users:
             raise Forbidden("This dashboard belongs to another user of the machine.", status=403)
 
@@ -268,24 +271,6 @@ class Gate:
 
 
 GATE: web.AppKey[Gate] = web.AppKey("gate", Gate)
-
-
-@runtime_checkable
-class _Connection(Protocol):
-    """A connection that `muster.web.server` has accepted."""
-
-    @property
-    def peer_uid(self) -> int | None:
-        """The user of this machine at the other end; None if the kernel does not tell."""
-
-    def authenticate(self) -> bool:
-        """Do not close it for connections of others; False if there are too many."""
-
-
-def _keep_connection(request: web.Request) -> None:
-    # Without room for one more, the page is answered all the same: browsers connect again.
-    if isinstance(request.protocol, _Connection):
-        request.protocol.authenticate()
 
 
 def _is_loopback(request: web.Request) -> bool:

@@ -35,24 +35,6 @@ _TITLES = {
 }
 
 
-class ErrorView:
-    """An error as the template shows it."""
-
-    def __init__(self, status: int, message: str, hint: str = "") -> None:
-        self.title = _TITLES.get(status, "Something went wrong")
-        self.message, self.hint = message, hint
-
-
-class SignInView(ErrorView):
-    """The form for the token of a user, which leads to the page that the user wanted."""
-
-    def __init__(self, request: web.Request, message: str) -> None:
-        super().__init__(401, message)
-        self.title = "Sign in"
-        self.clear_text = sends_in_the_clear(request.headers)
-        self.page = "" if request.path == SIGN_IN else str(request.rel_url)
-
-
 BEGUN: web.RequestKey[web.StreamResponse] = web.RequestKey("begun", web.StreamResponse)
 """The response of which a part is sent already."""
 
@@ -94,11 +76,15 @@ async def _answer(
         return _cut_off(request, message)
     if "text/html" not in request.headers.get("Accept", "") or request.headers.get("HX-Request"):
         return web.Response(text=f"{message} {hint}".strip() + "\n", status=status)
-    view = ErrorView(status, message, hint)
+    view = {"title": _TITLES.get(status, "Something went wrong"), "message": message, "hint": hint}
     template = "error.html"
     is_form = status == 401 or (status == 400 and request.path == SIGN_IN)
     if is_form and request.app[POLICY].sign_in:
-        view, template = SignInView(request, message), "sign_in.html"
+        # The form for the token of a user leads to the page that the user wanted.
+        page_after = "" if request.path == SIGN_IN else str(request.rel_url)
+        clear_text = sends_in_the_clear(request.headers)
+        view |= {"title": "Sign in", "clear_text": clear_text, "page": page_after}
+        template = "sign_in.html"
     return await page(request, template, lambda: view, status=status)
 
 

@@ -223,16 +223,14 @@ async def show_spec(request: web.Request) -> web.Response:
     names = [pod.metadata.name for pod in sorted(pods, key=order)]
     wanted = request.query.get("replica", "")
     chosen = wanted if wanted in names else next(iter(names), "")
-    pod = await _pod(cluster, Key(path.key.namespace, chosen)) if chosen else None
+    pod: Raw | None = None
+    if chosen:
+        with suppress(NotFound):
+            # Live pods have only the fields that Muster reads, and no variables.
+            key = Key(path.key.namespace, chosen)
+            pod = await cluster.client.get(kinds.PODS.read_as(dict), key)
     files = await _files(cluster, path.key, pod) if pod else {}
     return await page(request, "spec.html", lambda: cluster_spec(path.url, names, pod, files))
-
-
-async def _pod(cluster: LiveCluster, key: Key) -> Raw | None:
-    # Live pods have only the fields that Muster reads, and no variables.
-    with suppress(NotFound):
-        return await cluster.client.get(kinds.PODS.read_as(dict), key)
-    return None
 
 
 async def _files(cluster: LiveCluster, job: Key, pod: Raw) -> dict[str, str]:

@@ -118,7 +118,9 @@ def history_view(
     """The history of the last hours."""
     start = now - timedelta(hours=query.hours)
     shown = [job for job in jobs if job.end is not None and job.end > start]
-    span = _known_span(shown, start, now)
+    # Nothing is known about the time before the first job.
+    first = min((job.begin for job in shown if job.begin), default=start)
+    span = TimeSpan(max(start, min(first, now - MIN_SPAN)), now)
     shown.sort(key=lambda job: (job.begin or now, job.name), reverse=True)
     lanes_of = lanes_of_nodes if query.by == "node" else lanes_of_jobs
     lanes, left_out = lanes_of(shown, span, looks)
@@ -144,12 +146,6 @@ def history_view(
         utilisation=min(100.0, 100 * hours / capacity) if capacity else None,
         median_wait=waits[len(waits) // 2] if waits else None,
     )
-
-
-def _known_span(jobs: Iterable[JobHistory], start: datetime, now: datetime) -> TimeSpan:
-    """The span from `start`, or from the first job: nothing is known about the time before it."""
-    first = min((job.begin for job in jobs if job.begin), default=start)
-    return TimeSpan(max(start, min(first, now - MIN_SPAN)), now)
 
 
 def _row(job: JobHistory, span: TimeSpan, now: datetime) -> Row:
