@@ -250,17 +250,6 @@ class Folder(NamedTuple):
     """Device, inode, times of change: equal if nothing was added, removed or renamed in it."""
 
 
-class Folders(NamedTuple):
-    """The folders of the newest versions."""
-
-    rows: list[Folder]
-    """Newest first."""
-    omitted: int = 0
-    """Folders of older versions."""
-    truncated: bool = False
-    """Whether there are more entries than were looked at."""
-
-
 @dataclass
 class Contents:
     """The files of a version."""
@@ -358,8 +347,9 @@ def noting(unread: Unread, path: str) -> Iterator[None]:
             unread[path] = error.strerror or str(error)
 
 
-def find_versions(directory: int, unread: Unread | None = None) -> Folders:
-    """The folders of the versions, at most MAX_VERSIONS."""
+def find_versions(directory: int, unread: Unread | None = None) -> tuple[list[Folder], int, bool]:
+    """The folders of the versions, newest first, at most MAX_VERSIONS; the number of older ones;
+    and whether there are more entries than were looked at."""
     unread = {} if unread is None else unread
     entries, truncated = _entries(directory), False
     rows = _numbered(entries, "", unread)
@@ -370,9 +360,9 @@ def find_versions(directory: int, unread: Unread | None = None) -> Folders:
         rows += [row for row in _numbered(below, "export/", unread) if row.version not in have]
     truncated = truncated or len(entries) > MAX_ENTRIES
     if not rows:
-        return Folders([Folder(UNVERSIONED, ".", _stamp(os.fstat(directory)))], 0, truncated)
+        return [Folder(UNVERSIONED, ".", _stamp(os.fstat(directory)))], 0, truncated
     rows.sort(key=lambda row: exported_models.version_order(row.version), reverse=True)
-    return Folders(rows[:MAX_VERSIONS], len(rows[MAX_VERSIONS:]), truncated)
+    return rows[:MAX_VERSIONS], len(rows[MAX_VERSIONS:]), truncated
 
 
 def _numbered(entries: list[os.DirEntry[str]], prefix: str, unread: Unread) -> list[Folder]:

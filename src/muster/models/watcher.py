@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from kubekit.client.client import Client
     from kubekit.objects.meta import ObjectMeta
+    from kubekit.watch.informer_cache import Change
 
 
 log = logging.getLogger(__name__)
@@ -75,8 +76,8 @@ class ModelWatcher:
         self._wake = asyncio.Event()
         folders.subscribe(self._pod_changed)
 
-    def _pod_changed(self, change: PodChange) -> None:
-        pod = change.current
+    def _pod_changed(self, change: Change[Any]) -> None:
+        pod: ExportingPod = change.current
         if not model_directory(pod):
             return
         uid = pod.metadata.uid
@@ -357,17 +358,10 @@ class ExportingPod(Protocol):
     def finished(self) -> bool: ...
 
 
-class PodChange(Protocol):
-    @property
-    def new(self) -> ExportingPod | None: ...
-    @property
-    def current(self) -> ExportingPod: ...
-
-
 class PodFolders(Protocol):
     """The files of the pods of a node."""
 
-    def subscribe(self, on_change: Callable[[PodChange], None], /) -> None:
+    def subscribe(self, on_change: Callable[[Change[Any]], None], /) -> None:
         """Tell of every change of a pod."""
 
     async def locate(self, pod: Any, directory: str, /) -> tuple[str, str, bool] | None:

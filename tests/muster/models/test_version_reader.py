@@ -451,6 +451,6 @@ def test_many_nested_folders_are_read_only_in_part(
             (directory.top / "1" / f"n{number}" / str(below)).mkdir(parents=True)
 
     assert directory.settle() == {"1": "npz"}
-    folder = version_reader.find_versions(opened := os.open(directory.top, os.O_RDONLY)).rows[0]
+    (folder, *_), *_ = version_reader.find_versions(opened := os.open(directory.top, os.O_RDONLY))
     assert version_reader.read_contents(opened, folder).entries <= 60
     os.close(opened)
