@@ -82,7 +82,8 @@ def _fitting(text: str) -> str:
     columns, rows = shutil.get_terminal_size()
     height = max(1, rows - 1)  # the cursor is in the last row
     lines = text.split("\n")
-    heights = [_height(line, columns) for line in lines]
+    # The rows that each line takes, without its colour codes.
+    heights = [max(1, -(-len(re.sub(_COLOUR, "", line)) // columns)) for line in lines]
     if sum(heights) <= height:
         return text
     count, used = 0, 1  # the line with the number of the others takes a row
@@ -91,8 +92,3 @@ def _fitting(text: str) -> str:
         count += 1
     rest = len(lines) - count
     return "\n".join([*lines[:count], f"… {rest} line{'s' * (rest != 1)} more"[:columns]])
-
-
-def _height(line: str, columns: int) -> int:
-    """The rows that a line takes, without its colour codes."""
-    return max(1, -(-len(re.sub(_COLOUR, "", line)) // columns))
