@@ -182,14 +182,12 @@ class NativeSpec(Object, frozen=True):
             if name != "topology" and value:
                 return f"the group sets schedulingConstraints.{name}"
         rows = (self.scheduling_constraints or {}).get("topology") or []
-        if not isinstance(rows, list) or not all(map(_names_a_label, rows)):
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and isinstance(row.get("key", ""), str) for row in rows
+        ):
             return "the group sets schedulingConstraints.topology in an unknown form"
         unknown = next((name for row in rows for name in row if name != "key"), "")
         return f"the group sets {unknown} in schedulingConstraints.topology" if unknown else ""
-
-
-def _names_a_label(row: Any) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("key", ""), str)
 
 
 class NativePodGroup(ApiObject, frozen=True):

@@ -154,7 +154,11 @@ def _rows(text: str) -> list[str]:
 def _telling_blocks(rows: list[str], skip: int = 0) -> list[list[str]]:
     """The blocks after the first `skip` that are not mere consequences of a rank's failure."""
     of_programs = [row for row in _without_torchrun(rows) if not re.match(_OF_LAUNCHER, row)]
-    return [block for block in _blocks(of_programs)[skip:] if not _is_consequence(block)]
+    return [
+        block
+        for block in _blocks(of_programs)[skip:]
+        if not any(phrase in " ".join(block[:2]) for phrase in _CONSEQUENCES)
+    ]
 
 
 def _without_torchrun(rows: list[str]) -> list[str]:
@@ -185,11 +189,6 @@ def _blocks(rows: list[str]) -> list[list[str]]:
         if not row.startswith(_RULE):
             blocks[-1].append(row)
     return blocks
-
-
-def _is_consequence(block: list[str]) -> bool:
-    head = " ".join(block[:2])
-    return any(phrase in head for phrase in _CONSEQUENCES)
 
 
 def _trimmed(blocks: list[list[str]]) -> list[str]:

@@ -303,8 +303,9 @@ def _validate(args: Submission) -> None:
             hint="For example --model-source=pvc://models/mnist",
         )
     code_sync.check(args)
-    if isinstance(args, PyTorch):
-        _processes(args.nproc_per_node)
+    processes = args.nproc_per_node if isinstance(args, PyTorch) else ""
+    if processes not in ("", "auto", "cpu", "gpu") and not read_integer(processes):
+        raise flag_values.wrong("--nproc-per-node", processes, "Write auto, cpu, gpu or a number.")
 
 
 def _given_flags(args: Submission, *endings: str) -> Iterator[tuple[str, str]]:
@@ -354,8 +355,3 @@ def _amounts(args: Submission) -> None:
         if request and limit and parse_milli(limit) < parse_milli(request):
             hint = f"It is less than --{name.replace('_', '-')}={request}"
             raise flag_values.wrong(flag, limit, hint)
-
-
-def _processes(text: str) -> None:
-    if text not in ("", "auto", "cpu", "gpu") and not read_integer(text):
-        raise flag_values.wrong("--nproc-per-node", text, "Write auto, cpu, gpu or a number.")

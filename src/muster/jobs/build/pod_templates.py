@@ -117,11 +117,12 @@ def _volumes(args: Submission, site: Site, role: Role) -> list[Mounted]:
 
 def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> Raw:
     port_name = args.job_kind.port_name
+    policy = flag_values.choice("--image-pull-policy", args.image_pull_policy, PULL_POLICIES)
     shell, *words = shell_command(args.shell, " ".join(args.command))
     container: Raw = {
         "name": args.job_kind.container,
         "image": role.image,
-        "imagePullPolicy": _pull_policy(args, role),
+        "imagePullPolicy": "Never" if role.image == local_cluster_names.IMAGE else policy,
         "command": [shell, *map(escape_literal, words)] if role.runs else [],
         "workingDir": args.directory,
         **environment,
@@ -134,11 +135,6 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
     if args.rdma:  # which locks the memory that it registers
         container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
     return {key: value for key, value in container.items() if value}
-
-
-def _pull_policy(args: Submission, role: Role) -> str:
-    policy = flag_values.choice("--image-pull-policy", args.image_pull_policy, PULL_POLICIES)
-    return "Never" if role.image == local_cluster_names.IMAGE else policy
 
 
 def _environment(args: Submission, site: Site, role: Role) -> Raw:
