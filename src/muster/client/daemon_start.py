@@ -122,17 +122,14 @@ def _wait_until_ready(
 def _start_failed(home: Home, exit_code: int) -> MusterError:
     if exit_code == UsageError.cli_exit_code and (words := _usage_error(home.log)):
         return UsageError(words[0], hint=words[1])
-    if _is_full(home) or _is_cut(home.log):  # so the log does not have the reason
+    disk = os.statvfs(home.root)
+    is_full = disk.f_bavail * disk.f_frsize < _LOG_SPACE
+    if is_full or _is_cut(home.log):  # so the log does not have the reason
         return MusterError(
             f"the local cluster did not start: the disk of {home.root} is full",
             hint="Free some space on it, then `arena up`; `arena delete` then removes jobs.",
         )
     return MusterError("the local cluster did not start", hint=_last_lines(home.log))
-
-
-def _is_full(home: Home) -> bool:
-    disk = os.statvfs(home.root)
-    return disk.f_bavail * disk.f_frsize < _LOG_SPACE
 
 
 def _is_cut(log: Path) -> bool:

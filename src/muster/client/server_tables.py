@@ -54,12 +54,11 @@ _KINDS: tuple[tuple[Kind[Any], str], ...] = (
 """Kinds that `arena get` lists, each with its short name."""
 
 
-def _words(kind: Kind[Any], short: str) -> set[str]:
-    return {kind.plural, kind.kind.lower(), f"{kind.plural}.{kind.group}".rstrip("."), short}
-
-
 KINDS_BY_WORD: dict[str, Kind[Raw]] = {
-    word: kind.read_as(dict) for kind, short in _KINDS for word in _words(kind, short) if word
+    word: kind.read_as(dict)
+    for kind, short in _KINDS
+    for word in (kind.plural, kind.kind.lower(), f"{kind.plural}.{kind.group}".rstrip("."), short)
+    if word
 }
 
 ALL: tuple[Kind[Any], ...] = (kinds.PODS, kinds.SERVICES, kinds.DEPLOYMENTS)

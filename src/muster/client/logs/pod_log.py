@@ -352,9 +352,11 @@ class ResumableLog:
         """Seconds before now at which a new stream must begin; None for the beginning."""
         if not self._last:
             return None
+        text = self._last.decode(errors="replace")
+        last = datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)  # whole seconds are enough
         # Two seconds more than needed: rounding and clocks must not lose a line, and repeated
         # lines are dropped.
-        return max(1.0, (now - _moment(self._last)).total_seconds() + 2)
+        return max(1.0, (now - last).total_seconds() + 2)
 
     def _pieces(self, chunk: bytes) -> Iterator[bytes]:
         for piece in _lines(chunk):
@@ -399,8 +401,3 @@ def _lines(chunk: bytes) -> list[bytes]:
     parts = chunk.split(b"\n")
     lines = [part + b"\n" for part in parts[:-1]]
     return [*lines, parts[-1]] if parts[-1] else lines
-
-
-def _moment(stamp: bytes) -> datetime:
-    text = stamp.decode(errors="replace")
-    return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)  # whole seconds are enough

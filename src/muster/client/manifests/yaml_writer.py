@@ -26,16 +26,13 @@ class Dumper(yaml.SafeDumper):
 
     def text(self, text: str) -> yaml.ScalarNode:
         self.last = text
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
+        style = "|" if "\n" in text else None
+        if any(mark in text for mark in _BREAKS) or text.endswith("\n\n"):
+            style = '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 Dumper.add_representer(str, Dumper.text)
-
-
-def _style(text: str) -> str | None:
-    if any(mark in text for mark in _BREAKS) or text.endswith("\n\n"):
-        return '"'
-    return "|" if "\n" in text else None
 
 
 def dump(value: Any) -> str:
