@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,19 +94,18 @@ class PodStart(NamedTuple):
     node: str
 
 
-class JobEvents(NamedTuple):
-    """What events tell about one job."""
+@dataclass
+class JobEvents:
+    """What events tell about one job, in the order of time."""
 
-    starts: tuple[PodStart, ...] = ()
-    suspended: tuple[datetime, ...] = ()
-    resumed: tuple[datetime, ...] = ()
+    starts: list[PodStart] = field(default_factory=list)
+    suspended: list[datetime] = field(default_factory=list)
+    resumed: list[datetime] = field(default_factory=list)
 
 
 def events_by_job(events: Iterable[Raw]) -> dict[Key, JobEvents]:
     """What events tell, by the key of the job."""
-    starts: dict[Key, list[PodStart]] = defaultdict(list)
-    stops: dict[Key, list[datetime]] = defaultdict(list)
-    resumes: dict[Key, list[datetime]] = defaultdict(list)
+    found: dict[Key, JobEvents] = defaultdict(JobEvents)
     for event in events:
         subject = mapping(event.get("involvedObject"))
         reason = str(event.get("reason") or "")
@@ -114,17 +114,17 @@ def events_by_job(events: Iterable[Raw]) -> dict[Key, JobEvents]:
         if subject.get("kind") == "Pod" and reason == "Started":
             if match := _POD_NAME.fullmatch(key.name):
                 node = str(mapping(event.get("source")).get("host") or "")
-                starts[Key(key.namespace, match[1])] += [PodStart(at, node) for at in moments]
+                starts = found[Key(key.namespace, match[1])].starts
+                starts += [PodStart(at, node) for at in moments]
         elif reason.endswith("JobSuspended"):
-            stops[key] += moments
+            found[key].suspended += moments
         elif reason.endswith("JobResumed"):
-            resumes[key] += moments
-    return {
-        key: JobEvents(
-            tuple(sorted(starts[key])), tuple(sorted(stops[key])), tuple(sorted(resumes[key]))
-        )
-        for key in {*starts, *stops, *resumes}
-    }
+            found[key].resumed += moments
+    for row in found.values():
+        row.starts.sort()
+        row.suspended.sort()
+        row.resumed.sort()
+    return found
 
 
 def job_history(

@@ -164,14 +164,9 @@ def yaml_form(
         error=errors.get("manifest"),
         focus="namespace" not in errors or "manifest" in errors,
     )
-    namespace = FormField(
-        "namespace",
-        "Namespace",
-        "text",
-        f"Of a manifest that names none; {defaults.namespace} if empty.",
-        "-n",
+    namespace = msgspec.structs.replace(
+        _namespace_field(defaults, "Of a manifest that names none; {} if empty."),
         value=values.get("namespace", ""),
-        placeholder=defaults.namespace,
         error=errors.get("namespace"),
         focus="namespace" in errors and "manifest" not in errors,
     )
@@ -226,16 +221,14 @@ def _fields(type_: str, defaults: Defaults) -> list[FormField]:
             placeholder=COMMANDS[type_],
             required=True,
         ),
-        FormField(
-            "namespace",
-            "Namespace",
-            "text",
-            f"{defaults.namespace} if empty.",
-            "-n",
-            placeholder=defaults.namespace,
-        ),
+        _namespace_field(defaults, "{} if empty."),
         *(_field(flag, defaults) for flag in flags),
     ]
+
+
+def _namespace_field(defaults: Defaults, help: str) -> FormField:
+    name = defaults.namespace
+    return FormField("namespace", "Namespace", "text", help.format(name), "-n", placeholder=name)
 
 
 def _field(flag: Flag, defaults: Defaults) -> FormField:
