@@ -81,15 +81,7 @@ def command(
     cluster = target.cluster()
     with cluster.connect() as client:
         view = _View(client, cluster, target.namespace_in(cluster), type_, **given)
-
-        def look() -> Frame:
-            frame, failures = view.look(words)
-            if failures.errors and frame.text:
-                print(frame.text)  # the objects that exist; the others are the error
-            failures.raise_if_any(len(words), "names")
-            return frame
-
-        live.show(look, watch=watch)
+        live.show(partial(view.look, words), watch=watch)
 
 
 @dataclass(frozen=True)
@@ -107,15 +99,14 @@ class _View:
     all_namespaces: bool
     labels: str
 
-    def look(self, words: tuple[str, ...]) -> tuple[Frame, Failures]:
-        """The named objects that exist, and the errors about the others."""
-        failures = Failures()
+    def look(self, words: tuple[str, ...]) -> Frame:
+        """The named objects. If some do not exist, the others are printed before the error."""
         first = Key(self.namespace, words[0])
         is_job = self._may_be_job(words) and lookup.job_exists(self.client, first)
         if words in (("jobs",), ("job",)) and not is_job:
-            return self._jobs(), failures
+            return self._jobs()
         if words == ("all",) and not is_job:
-            return self._all(), failures
+            return self._all()
         queries = [first] if is_job else self._queries(words)
         if self.labels and any(not isinstance(q, ObjectQuery) or q.name for q in queries):
             raise UsageError(
@@ -123,14 +114,19 @@ class _View:
                 hint="`arena get jobs -l …` lists jobs, `arena get pods -l …` pods.",
             )
         frames: list[Frame] = []
+        failures = Failures()
         for query in queries:
             with failures.collecting():
                 if isinstance(query, ObjectQuery):
                     frames.append(self._objects(query))
                 else:
-                    frames.append(self._named(query))
+                    found = lookup.get_job_or_pod(self.client, query, self.type)
+                    frames.append(self._pod(found) if isinstance(found, Pod) else self._job(found))
         text = _joined(frames, self.output, many=len(queries) > 1)
-        return Frame(text, [frame.state for frame in frames]), failures
+        if failures.errors and text:
+            print(text)
+        failures.raise_if_any(len(words), "names")
+        return Frame(text, [frame.state for frame in frames])
 
     def _queries(self, words: Sequence[str]) -> list[ObjectQuery | Key]:
         """Each word names a job or a pod, unless the first word is a kind of object."""
@@ -195,10 +191,6 @@ class _View:
             text = server_table(table, wide=self.output == "wide", all_namespaces=namespaces)
         versions = [row.object.get("metadata", {}).get("resourceVersion") for row in table.rows]
         return Frame(text, versions)
-
-    def _named(self, key: Key) -> Frame:
-        job_or_pod = lookup.get_job_or_pod(self.client, key, self.type)
-        return self._pod(job_or_pod) if isinstance(job_or_pod, Pod) else self._job(job_or_pod)
 
     def _job(self, job_object: FoundJob) -> Frame:
         moment = now()

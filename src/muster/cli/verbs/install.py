@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from muster.cli.verb_table import Tracebacks
 from muster.contract.gang import RESTART_SCOPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from kubekit.client.blocking_client import BlockingClient
     from muster.install.objects.values import Values
@@ -114,7 +113,7 @@ def command(target: Target, **given: Any) -> None:
 def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
     from muster.install import existing_objects
     from muster.install.existing_objects import server_now
-    from muster.install.missing_rights import check_rights
+    from muster.install.missing_rights import NotAllowed, check_rights
     from muster.install.plan import plan
     from muster.jobs.build.flag_values import seconds
 
@@ -130,8 +129,12 @@ def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
         watched = request.values.operator.watch_namespace
         now = server_now(client)
         planned = plan(request, existing_objects.look(client, request.namespace, now, watched), now)
-        with _missing_rights_listed():
+        try:
             check_rights(client, [*planned.extended_crds, *planned.objects])
+        except NotAllowed as error:
+            for sentence in error.missing if Tracebacks.shown else ():
+                note(sentence)  # before the one sentence about them
+            raise
         for text in planned.notes:
             note(f"note: {text}", "warn")
         confirm(cluster, _question(planned, request.namespace), yes=given["yes"])
@@ -171,19 +174,6 @@ def _apply(client: BlockingClient, plan: Plan) -> None:
         else:
             print(f"{object_name(result.item)} {result.outcome}", flush=True)
     failures.raise_if_any(len(plan.objects), "objects")
-
-
-@contextmanager
-def _missing_rights_listed() -> Iterator[None]:
-    """With --debug, list the missing rights before the one sentence about them."""
-    from muster.install.missing_rights import NotAllowed
-
-    try:
-        yield
-    except NotAllowed as error:
-        for sentence in error.missing if Tracebacks.shown else ():
-            note(sentence)
-        raise
 
 
 def _wait(client: BlockingClient, plan: Plan, namespace: str, timeout: float) -> None:
