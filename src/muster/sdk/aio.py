@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -166,36 +167,25 @@ _END = object()
 
 async def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> T:
     """The result of the call. Cancelling the task ends the call's connections."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
+    result = Future[T]()
+    result.set_running_or_notify_cancel()
     cancellation = cancellation or Cancellation()
 
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if result.done():
-            return  # the task was cancelled
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(value)  # type: ignore[arg-type] # of the call, if it has no error
-
     def work() -> None:
-        value: T | None = None
-        failure: BaseException | None = None
         try:
             with cancelled_by(cancellation):
-                value = call()
+                result.set_result(call())
         except StopIteration as error:  # a coroutine cannot raise it: it would never return
             failure = RuntimeError("the call raised StopIteration")
             failure.__cause__ = error
+            result.set_exception(failure)
         except BaseException as error:  # noqa: BLE001 - raised in the task that waits
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(settle, value, failure)
+            result.set_exception(error)
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), daemon=True).start()
     try:
-        return await result
+        return await asyncio.wrap_future(result)
     except asyncio.CancelledError:
         cancellation.cancel()
         raise

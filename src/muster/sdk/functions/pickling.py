@@ -10,9 +10,9 @@ Functions of an own module take along what they use. A module as such (`import h
 `used_names` follows the code of a function: names that occur in no code that it reaches are not
 needed.
 
-If an object cannot be pickled, pickle only names its type, but a person needs the variable. So
-`Search` pickles the parts of the call one by one, and goes on inside the first part that fails,
-down to the smallest one.
+If an object cannot be pickled, pickle only names its type, but a person needs the variable. So the
+parts of the call are pickled one by one (`_smallest_failing`), and those of the first part that
+fails, down to the smallest one.
 
 Kept apart because it is about Python objects alone: its caller knows jobs and clusters.
 """
@@ -37,13 +37,13 @@ from muster.sdk.functions.standalone.program import with_article
 from muster.sdk.functions.standalone.reductions import reduction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Names = frozenset[str] | None
     """Names of own modules that are sent; None for all."""
 
 
-MAX_DEPTH = 12
+MAX_DEPTH = 13
 _LOCK = threading.Lock()
 
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -75,7 +75,7 @@ def pickle_call(
         try:
             return dumps(call, names)
         except PICKLING_ERRORS as error:
-            where, type_name = Search(names).in_call(function, args, kwargs)
+            where, type_name = _smallest_failing(function, args, kwargs, names)
             raise UsageError(
                 f"{name_of(function)} cannot be sent to a pod: {where} is {type_name}, which "
                 f"cannot be pickled ({error})",
@@ -137,47 +137,34 @@ def _own_modules_by_value() -> Iterator[None]:
                 cloudpickle.unregister_pickle_by_value(module)
 
 
-class Search:
-    """The search in one call, of which these names of own modules are sent."""
+def _smallest_failing(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], names: Names
+) -> tuple[str, str]:
+    """The description of the smallest part that fails, and its type with an article."""
+    label, value = "the call as a whole", function
+    parts: Iterable[tuple[str, Any]] = (
+        (name_of(function), function),
+        *((f"argument {number}", value) for number, value in enumerate(args, 1)),
+        *((f"argument {name}", value) for name, value in kwargs.items()),
+    )
+    seen: set[int] = set()
+    for _ in range(MAX_DEPTH):
+        new = ((name, part) for name, part in parts if id(part) not in seen)
+        failing = next(((name, part) for name, part in new if not _works(part, names)), None)
+        if failing is None:
+            break
+        label, value = failing
+        seen.add(id(value))
+        parts = _parts(label, value, names)
+    return label, type_name(value)
 
-    def __init__(self, names: frozenset[str]) -> None:
-        self._names = names
 
-    def in_call(
-        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[str, str]:
-        """The description of the object, and its type with an article."""
-        parts: list[tuple[str, Any]] = [(name_of(function), function)]
-        parts += [(f"argument {number}", value) for number, value in enumerate(args, 1)]
-        parts += [(f"argument {name}", value) for name, value in kwargs.items()]
-        for label, value in parts:
-            if not self._works(value):
-                return self._descend(label, value)
-        return "the call as a whole", type_name(function)
-
-    def _descend(self, label: str, value: Any) -> tuple[str, str]:
-        seen: set[int] = set()
-        for _ in range(MAX_DEPTH):
-            seen.add(id(value))
-            failing = next(
-                (
-                    (name, part)
-                    for name, part in _parts(label, value, self._names)
-                    if id(part) not in seen and not self._works(part)
-                ),
-                None,
-            )
-            if failing is None:
-                break
-            label, value = failing
-        return label, type_name(value)
-
-    def _works(self, value: Any) -> bool:
-        try:
-            dumps(value, self._names)
-        except PICKLING_ERRORS:
-            return False
-        return True
+def _works(value: Any, names: Names) -> bool:
+    try:
+        dumps(value, names)
+    except PICKLING_ERRORS:
+        return False
+    return True
 
 
 def _parts(label: str, value: Any, names: Names) -> Iterator[tuple[str, Any]]:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST_STEM = 24
+_RIGHTS = (
+    "muster.run needs the right to create Secrets, ServiceAccounts, Roles and "
+    "RoleBindings; muster.submit needs none of these."
+)
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,13 @@ def run(
             pulls = _pull_secrets(client, namespace)
             return with_function(bundle, FunctionParts(call.name, namespace, key, content, pulls))
 
-        with _rights_in_hint():
-            fields = fields_of(submission, line, given, call="run")
-            job = submitted_job(FlagsJob(submission, fields, sys.executable, complete), destination)
+        fields = fields_of(submission, line, given, call="run")
+        wanted = FlagsJob(submission, fields, sys.executable, complete)
+        try:
+            job = submitted_job(wanted, destination)
+        except Forbidden as error:
+            error.hint = f"{error.hint} {_RIGHTS}".strip()
+            raise
     _keep_key(job, ResultKey(key, call.shared_dir))
     return job
 
@@ -168,19 +176,6 @@ def _placed(package: bytes, call: _Call) -> Iterator[str]:
         yield path
     except BaseException:
         os.unlink(path)
-        raise
-
-
-@contextmanager
-def _rights_in_hint() -> Iterator[None]:
-    try:
-        yield
-    except Forbidden as error:
-        rights = (
-            "muster.run needs the right to create Secrets, ServiceAccounts, Roles and "
-            "RoleBindings; muster.submit needs none of these."
-        )
-        error.hint = f"{error.hint} {rights}".strip()
         raise
 
 
