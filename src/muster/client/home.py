@@ -214,20 +214,16 @@ class Home(msgspec.Struct, frozen=True):
 
     def choice(self) -> str:
         """The cluster chosen by `arena use`: `local`, `kube`, `kube:CONTEXT` or nothing."""
-        return self._stored_choice()[0]
+        return _text(self.root / "use").partition("\n")[0]
 
     def choice_files(self) -> tuple[Path, ...]:
         """The kubeconfigs that the choice is of; none: those that kubectl reads."""
-        return tuple(map(Path, self._stored_choice()[1:]))
+        return tuple(map(Path, _text(self.root / "use").split("\n")[1:]))
 
     def choose(self, choice: str, files: Iterable[Path] = ()) -> None:
-        """Save a choice, and the kubeconfigs that it is of; an empty one removes it."""
+        """Save a choice, then a line for each kubeconfig that it is of; an empty one removes it."""
         self.make()
         _set_text(self.root / "use", "\n".join([choice, *map(str, files)]))
-
-    def _stored_choice(self) -> list[str]:
-        """The choice, then a line for each kubeconfig."""
-        return _text(self.root / "use").split("\n")
 
     def choose_local(self) -> None:
         """Choose the local cluster, and remember the choice before."""

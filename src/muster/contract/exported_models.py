@@ -109,10 +109,6 @@ class Model(Object, frozen=True):
     """Whether the directory has more entries than were looked at: any version may be missing."""
 
     @property
-    def newest(self) -> Version | None:
-        return self.versions[0] if self.versions else None
-
-    @property
     def unlisted(self) -> str:
         """The versions that the list does not have, in words; empty if it has all."""
         older = "version is" if self.omitted == 1 else "versions are"

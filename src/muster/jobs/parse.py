@@ -80,6 +80,14 @@ def parse_job(raw: Raw) -> Job:
     return job
 
 
+def parse_valid(raw: Raw) -> Job | None:
+    """The job that this manifest describes; None if it is invalid."""
+    try:
+        return parse_job(raw)
+    except InvalidJob:
+        return None
+
+
 def is_first_version(kind: str, spec: Section) -> bool:
     """Whether a job has the form of the first version: an array of roles, or one template."""
     return spec.lookup("replicaSpecs") is not None or _has_single_template(kind, spec)

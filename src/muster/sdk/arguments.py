@@ -177,11 +177,6 @@ def log_options(given: LogArguments, *, follow: bool) -> LogOptions:
     since, tail = given.get("since"), given.get("tail")
     if tail is not None and not isinstance(tail, int):
         raise UsageError(f"tail is {tail!r}; write a whole number")
-    return LogOptions(
-        follow=follow,
-        container=given.get("container", ""),
-        tail=tail,
-        since=None if since is None else seconds_of("since", since),
-        timestamps=given.get("timestamps", False),
-        previous=given.get("previous", False),
-    )
+    seconds = None if since is None else seconds_of("since", since)
+    chosen: dict[str, Any] = {**given, "since": seconds}
+    return LogOptions(follow=follow, **chosen)

@@ -76,11 +76,8 @@ def _print(report: CheckReport) -> None:
         ("unreadable:", unreadable),
         ("backups:", report.backups or ["none yet"]),
     ]
-    print(
-        table(
-            [(name if not n else "", line) for name, lines in rows for n, line in enumerate(lines)]
-        )
-    )
+    lines = ((name, number, line) for name, lines in rows for number, line in enumerate(lines))
+    print(table((name if not number else "", line) for name, number, line in lines))
 
 
 def _next_step(report: CheckReport, data: Path) -> str:

@@ -23,7 +23,6 @@ from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.logs.attempts import attempts_of_job
 from muster.client.logs.last_lines import lines_of_failure, with_lines_of_failure
-from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
 from muster.jobs.view.summary import summarize
@@ -201,9 +200,8 @@ class JobWatch:
         A pod that ran to its end stays unless the policy deletes all. A launcher that belongs to a
         batch Job always stays. The local cluster keeps the logs of deleted pods.
         """
-        try:
-            parsed = parse.parse_job(self._raw)
-        except InvalidJob:
+        parsed = parse.parse_valid(self._raw)
+        if parsed is None:
             return False
         policy = parsed.policy
         if self._deleted or (policy.ttl_seconds is not None and policy.ttl_seconds < SHORT_TTL):

@@ -24,7 +24,6 @@ from muster.client.jobs import lookup
 from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
 from muster.client.logs import attempts
 from muster.client.logs.pod_log import RECONNECT_TIMEOUT, NotStarted, follow_log, read_once
-from muster.contract.job_fields import InvalidJob
 from muster.jobs import names, parse
 from muster.jobs.job_state import replica_index
 
@@ -345,12 +344,11 @@ def _get_job(
 
 
 def _is_removed(found: FoundJob, replica: Replica) -> bool:
-    try:
-        specs = parse.parse_job(found.raw).replica_specs
-    except InvalidJob:
+    parsed = parse.parse_valid(found.raw)
+    if parsed is None:
         return False
-    count = sum(spec.count for spec in specs if spec.role.lower() == replica.role.lower())
-    return replica.number >= count
+    counts = {spec.role.lower(): spec.count for spec in parsed.replica_specs}
+    return replica.number >= counts.get(replica.role.lower(), 0)
 
 
 def follow_all(

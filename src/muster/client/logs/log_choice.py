@@ -20,7 +20,6 @@ from muster.client.logs.attempts import (
     attempts_of_pod,
     pods_that_are_gone,
 )
-from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 
 if TYPE_CHECKING:
@@ -107,7 +106,9 @@ def _of_job(
         # Its pods may have been created while they were waited for.
         existing = {pod.metadata.name: pod for pod in found.pods(client)}
     sources = _sources_of_job(job, pod_names, existing, attempts, wanted, notify)
-    return FoundLogs(sources, job, expires=_expires(found))
+    parsed = parse.parse_valid(found.raw)
+    expires = parsed is not None and parsed.policy.ttl_seconds is not None
+    return FoundLogs(sources, job, expires)
 
 
 def _sources_of_job(
@@ -129,13 +130,6 @@ def _sources_of_job(
     if not sources:
         raise MusterError(f"no replica of {job.name} has such an attempt")
     return sources
-
-
-def _expires(found: FoundJob) -> bool:
-    try:
-        return parse.parse_job(found.raw).policy.ttl_seconds is not None
-    except InvalidJob:
-        return False
 
 
 def _source_of_job(

@@ -74,7 +74,8 @@ def mounts(owner: Raw, directory: str) -> Iterator[tuple[Raw, Raw, Raw, Raw]]:
         spec: Raw = template.get("spec") or {}
         for container in spec.get("containers") or ():
             mount = _mount_of(container, directory)
-            volume = next((v for v in _volumes(spec) if mount and v["name"] == mount["name"]), None)
+            volumes = spec.get("volumes") or ()
+            volume = next((v for v in volumes if mount and v["name"] == mount["name"]), None)
             if mount is not None and volume is not None:
                 yield template, container, mount, volume
 
@@ -93,10 +94,6 @@ def templates(owner: Raw) -> Iterator[Raw]:
         yield (owner.get("spec") or {}).get("template") or {}
 
 
-def _volumes(spec: Raw) -> list[Raw]:
-    return list(spec.get("volumes") or ())
-
-
 def _mount_of(container: Raw, directory: str) -> Raw | None:
     """The mount that contains the directory; the innermost, as the container sees it."""
     inside = [
@@ -111,7 +108,8 @@ def _pod(
     published: PublishedModel, spec: Raw, container: Raw, command: Sequence[str], seconds: int
 ) -> Raw:
     own = {name: container[name] for name in _CONTAINER_FIELDS if container.get(name)}
-    kept = {v["name"] for v in _volumes(spec) if "persistentVolumeClaim" in v or "hostPath" in v}
+    volumes = spec.get("volumes") or []
+    kept = {v["name"] for v in volumes if "persistentVolumeClaim" in v or "hostPath" in v}
     own["volumeMounts"] = [
         {**mount, "readOnly": True} if mount["name"] in kept else mount
         for mount in own["volumeMounts"]
@@ -134,7 +132,7 @@ def _pod(
             "activeDeadlineSeconds": seconds,
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
-            "volumes": _volumes(spec),
+            "volumes": volumes,
             "containers": [{"name": CONTAINER, **own}],
         },
     }

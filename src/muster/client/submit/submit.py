@@ -28,7 +28,6 @@ from muster.client.submit import defaults, job_directories
 from muster.client.submit.transaction import Submitted, Transaction, submission_record
 from muster.client.submit.user_role import with_role
 from muster.client.target import no_cluster, start_cluster
-from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse
 from muster.jobs.build import job_manifest
 from muster.jobs.build.roles import flags_without_effect
@@ -278,10 +277,8 @@ def missing_volumes(
 
     Claims are looked for on the cluster, directories only if the nodes are this machine.
     """
-    try:
-        specs = parse.parse_job(job).replica_specs
-    except InvalidJob:
-        return
+    parsed = parse.parse_valid(job)
+    specs = parsed.replica_specs if parsed is not None else ()
     volumes = [volume for spec in specs for volume in spec.spec.get("volumes") or ()]
     for claim in _names(volumes, "persistentVolumeClaim", "claimName"):
         if _lacks_claim(client, Key(namespace, claim)):

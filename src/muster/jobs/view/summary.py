@@ -335,7 +335,7 @@ def _limits(replica_spec: ReplicaSpec) -> Iterator[Mapping[str, Any]]:
 
 def limited_resources(raw: Raw) -> set[str]:
     """The resources that a container of the job has a limit of; none if the job is invalid."""
-    job, _ = _read(raw)
+    job = parse.parse_valid(raw)
     specs = () if job is None else job.replica_specs
     return {resource for spec in specs for limits in _limits(spec) for resource in limits}
 

@@ -67,10 +67,6 @@ class Changes:
         """The present moment, as pages carry it."""
         return f"{self._epoch}.{self._number}"
 
-    @property
-    def subscribers(self) -> int:
-        return len(self._subscriptions)
-
     def publish(self, topics: Iterable[str]) -> None:
         self._number += 1
         topics = tuple(topics)

@@ -69,4 +69,4 @@ async def test_closing_ends_all_streams() -> None:
         changes.close()
 
         assert await subscription.take() == []
-    assert changes.subscribers == 0
+    assert not changes._subscriptions
