@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from muster.cli.verb_table import ALIASES, VERBS, Tracebacks, completion_instruction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
-    from typing import NoReturn
 
     import click
 

@@ -7,12 +7,9 @@ takes `notify`, which receives one sentence at a time; without it nothing is rep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Notify = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def ignore(_message: str) -> None:

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,6 @@ from kubekit.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from contextlib import AbstractContextManager
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, PermissionError)
 """A home that we may not enter has no cluster of ours."""

@@ -24,7 +24,7 @@ from kubekit.client.auth import kube_config
 from kubekit.client.auth.endpoint import Endpoint, in_cluster
 from kubekit.errors import ConfigError, MusterError, UsageError
 from kubekit.objects.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
-from muster.client import config_file
+from muster.client import Notify, config_file
 from muster.client.home import Home
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.rights import Right
-    from muster.client import Notify
 
 
 _started: list[object] = []

@@ -15,11 +15,10 @@ import msgspec
 
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.kinds import decoder_of
-from kubekit.objects.meta import Object, mapping
+from kubekit.objects.meta import Object, Raw, mapping
 
 if TYPE_CHECKING:
     from kubekit.objects.core import ConfigMap
-    from kubekit.objects.meta import Raw
 
 MODEL_DIR = "muster.dev/model-dir"
 """Annotation of a job or a pod: the directory in its containers where models appear."""

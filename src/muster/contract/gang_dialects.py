@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from kubekit.objects.annotation_values import MAX_INTEGER, read_integer
 from kubekit.objects.kinds import POD_DISRUPTION_BUDGETS, Kind
 from muster.contract import pod_groups as objects
-from muster.contract.gang import GangKey, GangTerms, PodMarks
+from muster.contract.gang import GangKey, GangTerms, GroupCounts, GroupSpec, PodMarks
 from muster.contract.pod_groups import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from kubekit.objects.core import Pod, PodDisruptionBudget
     from kubekit.objects.meta import ObjectMeta, Raw
-    from muster.contract.gang import GroupCounts, GroupSpec
 
 GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
 VOLCANO_NAME_ANNOTATION = "scheduling.volcano.sh/group-name"

@@ -9,7 +9,7 @@ field that Muster does not serve: a gang waits rather than run against it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta, ValidationError, convert
 
@@ -17,12 +17,8 @@ from kubekit.objects.affinity import LabelSelector  # noqa: TC001 - msgspec reso
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
 from kubekit.objects.kinds import Kind
-from kubekit.objects.meta import ApiObject, Condition, Object, find_condition
-from muster.contract.gang import SUCCEEDED, HyperNodeTiers, Topology
-
-if TYPE_CHECKING:
-    from kubekit.objects.meta import Raw
-    from muster.contract.gang import GroupCounts, GroupSpec
+from kubekit.objects.meta import ApiObject, Condition, Object, Raw, find_condition
+from muster.contract.gang import SUCCEEDED, GroupCounts, GroupSpec, HyperNodeTiers, Topology
 
 
 class PodGroupStatus(Object, frozen=True):

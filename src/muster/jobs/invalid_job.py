@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, Raw
 from muster.contract.job_fields import InvalidJob
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs import names, parse, run_policy
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kubekit.objects.core import Pod
-    from kubekit.objects.meta import Raw
 
 
 def job_from_pods(raw: Raw, pods: Iterable[Pod]) -> Job:

@@ -31,7 +31,6 @@ from muster.jobs.job_status import decode_status
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.contract.job_kinds import JobKind
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
 SUCCESS_POLICIES = ("AllWorkers",)

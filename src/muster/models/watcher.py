@@ -23,7 +23,7 @@ import msgspec
 
 from kubekit.errors import MusterError, describe
 from kubekit.objects.kinds import CONFIG_MAPS, decoder_of
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, ObjectMeta
 from kubekit.request_errors import ApiError, NotFound, Unreachable
 from kubekit.telemetry import unexpected_errors
 from kubekit.telemetry.unexpected_errors import RepeatedLine
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kubekit.client.client import Client
-    from kubekit.objects.meta import ObjectMeta
     from kubekit.watch.informer_cache import Change
 
 

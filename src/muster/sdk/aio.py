@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from muster.sdk import calls
 from muster.sdk import job as blocking
@@ -25,7 +25,6 @@ from muster.sdk.job import JobIdentity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-    from typing import Unpack
 
     from muster.client.home import Home
     from muster.sdk.local_cluster import LocalClusterSettings

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from kubekit.errors import UsageError, no_such
 from kubekit.request_errors import AlreadyExists
@@ -22,12 +22,7 @@ from muster.client.logs.pod_log import LogOptions
 from muster.client.submit.job_file import flag_value, flags_by_key
 from muster.contract.job_kinds import TYPE_ALIASES
 from muster.jobs.build.flag_values import seconds as seconds_of_text
-from muster.jobs.build.flags import BY_TYPE, flags_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from muster.jobs.build.flags import Submission
+from muster.jobs.build.flags import BY_TYPE, Submission, flags_of
 
 
 def kind_of(word: str) -> type[Submission]:

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from weakref import WeakSet
 
 from kubekit.errors import UsageError
-from muster.client.target import Target
+from muster.client.target import Cluster, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping
 
     from kubekit.client.blocking_client import BlockingClient
     from muster.client.home import Home
-    from muster.client.target import Cluster
     from muster.sdk.local_cluster import LocalCluster
 
 

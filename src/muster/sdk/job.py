@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from kubekit.errors import MusterError, UsageError
-from kubekit.objects.meta import key_of
+from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.request_errors import NotFound
 from muster.client.jobs import explain as explaining
 from muster.client.jobs import job_operations, waiting
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import Key, Raw
     from muster.client.target import Cluster
     from muster.contract.job_explanation import JobExplanation
     from muster.jobs.view.summary import JobSummary

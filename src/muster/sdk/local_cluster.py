@@ -14,7 +14,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 from kubekit.errors import UsageError, no_such
 from kubekit.objects.kinds import NAMESPACES
@@ -30,7 +30,6 @@ from muster.sdk.cluster_choice import default_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from subprocess import Popen
-    from typing import Any, Self
 
     from muster.sdk.flag_types import RunArguments, SubmitArguments
     from muster.sdk.job import Job

@@ -16,7 +16,7 @@ from kubekit.errors import MusterError, UsageError
 from muster.client.manifests import reader, yaml_writer
 from muster.client.manifests.apply import check_namespace
 from muster.client.submit import defaults, job_file
-from muster.client.submit.submit import FlagsJob, ManifestJob, OpenConnection, submit
+from muster.client.submit.submit import FlagsJob, ManifestJob, OpenConnection, SubmitResult, submit
 from muster.jobs import unknown_fields
 from muster.jobs.build.code_sync import local_path
 from muster.jobs.build.copied_job import companion_names, copied_job, next_name
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.meta import Raw
-    from muster.client.submit.submit import SubmitResult
 
 REFUSED = ("config_file", "model_name")
 """Fields that a form does not have: they read files or settings of the caller's machine."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kubekit.objects import enforced_limits
 from muster.cli.show.messages import printable
 from muster.cli.show.table import table, underlined_table
-from muster.contract.job_explanation import place_in_words
+from muster.contract.job_explanation import JobExplanation, place_in_words
 from muster.jobs import names
 from muster.jobs.view.units import age, duration, local_time, next_try
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import Raw
     from muster.client.jobs.tensorboard_url import TensorBoard
-    from muster.contract.job_explanation import JobExplanation
     from muster.jobs.job_state import Crash
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.instance import Instance

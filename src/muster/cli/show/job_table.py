@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, Raw
 from muster.cli.show.live import Frame
 from muster.cli.show.table import json_or_yaml, table, with_namespaces
 from muster.jobs.job_state import FAILED, PENDING, RESTARTING, SUSPENDED
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from kubekit.objects.meta import Raw
     from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.view.summary import JobSummary
 

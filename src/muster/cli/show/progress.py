@@ -6,7 +6,7 @@ On a terminal one line is redrawn; in a pipe a new line follows each change of t
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from muster.cli.show.messages import note, print_to_stderr, printable
 from muster.jobs.view.units import duration, next_try
@@ -14,7 +14,6 @@ from muster.jobs.view.units import duration, next_try
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-    from typing import Self
 
     from muster.jobs.view.summary import JobSummary
 

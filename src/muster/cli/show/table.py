@@ -12,13 +12,12 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from kubekit.objects.meta import object_name
+from kubekit.objects.meta import Raw, object_name
 from muster.cli.show.messages import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kubekit.objects.meta import Raw
     from muster.client.server_tables import Table
 
 

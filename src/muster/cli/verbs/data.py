@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubekit.objects.storage import VOLUME_CLAIMS
+from kubekit.objects.storage import VOLUME_CLAIMS, VolumeClaim
 from muster.cli.options import Target, all_namespaces_option, cluster_options, output_option
 from muster.cli.show.table import json_or_yaml, table
 from muster.cli.verb_groups import AliasGroup, now
@@ -15,7 +15,6 @@ from muster.jobs.view.units import age
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kubekit.objects.storage import VolumeClaim
 
 _COLUMNS = ("name", "namespace", "accessmode", "description", "owner", "age")
 

@@ -36,7 +36,7 @@ from muster.client.logs.attempts import attempts_of_job, restarts_by_pod
 from muster.client.logs.last_lines import summary_with_last_lines
 from muster.client.server_tables import ObjectQuery
 from muster.jobs.job_state import PENDING
-from muster.jobs.view.events import Event, rows_about
+from muster.jobs.view.events import Event, EventRow, rows_about
 from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
     from muster.client.jobs.lookup import FoundJob
     from muster.client.target import Cluster
-    from muster.jobs.view.events import EventRow
     from muster.jobs.view.summary import JobSummary
 
 

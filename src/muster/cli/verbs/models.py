@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -26,7 +26,6 @@ from muster.jobs.view.units import age, size_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
     from datetime import datetime
-    from typing import IO
 
     from kubekit.client.client import Client
     from muster.client.models.catalog import PublishedModel

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubekit.errors import UsageError
-from kubekit.objects.meta import object_name
+from kubekit.objects.meta import Raw, object_name
 from muster.cli import arena_parser
 from muster.cli.options import (
     DRY_RUN_SUFFIX,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kubekit.client.blocking_client import BlockingClient
-    from kubekit.objects.meta import Raw
     from muster.client.submit.submit import DryRun, SubmitResult
 
 

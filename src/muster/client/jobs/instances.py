@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import PODS
 from kubekit.request_errors import NotFound
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.client.jobs import lookup
 
 if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Pod
-    from muster.client import Notify
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
 

@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING
 
 from kubekit.client.request import PatchType
 from kubekit.errors import MusterError
-from kubekit.objects.kinds import CONFIG_MAPS, PODS
-from kubekit.objects.meta import Key, object_name
+from kubekit.objects.kinds import CONFIG_MAPS, PODS, Kind
+from kubekit.objects.meta import Key, Raw, object_name
 from kubekit.request_errors import Conflict, Forbidden, NotFound
 from muster.client.jobs import lookup
-from muster.jobs.view.summary import summarize
+from muster.jobs.view.summary import JobSummary, summarize
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.client.blocking_client import BlockingClient
-    from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import Raw
     from muster.client.jobs.lookup import FoundJob
-    from muster.jobs.view.summary import JobSummary
 
 
 def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> None:

@@ -19,7 +19,7 @@ from kubekit.errors import MusterError, UsageError, nearest, no_such
 from kubekit.objects.kinds import PODS, Kind
 from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.request_errors import Forbidden, NotFound
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.contract.job_kinds import JOB_KINDS, TYPE_ALIASES
 from muster.jobs import names
 from muster.jobs.view.instance import pods_of_job
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Pod
-    from muster.client import Notify
 
 T = TypeVar("T")
 

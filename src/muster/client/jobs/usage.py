@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from kubekit.objects import enforced_limits
 from kubekit.objects.kinds import NODES, PODS, Kind
-from kubekit.objects.meta import Key, Object, ObjectMeta, find_condition
+from kubekit.objects.meta import Key, Object, ObjectMeta, Raw, find_condition
 from kubekit.objects.quantity import parse_milli, parse_whole, sum_resources
 from kubekit.objects.status_column import status_column
 from kubekit.request_errors import Forbidden, NotFound, ServerError
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.client.jobs import lookup
 from muster.client.jobs.instances import named_instance
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.instance import gpus
-from muster.jobs.view.summary import limited_resources
+from muster.jobs.view.summary import JobSummary, limited_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Node, Pod
-    from kubekit.objects.meta import Raw
-    from muster.client import Notify
-    from muster.jobs.view.summary import JobSummary
 
 _ROLE = "node-role.kubernetes.io/"
 

@@ -17,24 +17,21 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kubekit.errors import MusterError
-from kubekit.objects.meta import key_of
+from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.request_errors import ApiError, NotFound, Unreachable
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.client.jobs import lookup
 from muster.client.logs.attempts import attempts_of_job
 from muster.client.logs.last_lines import lines_of_failure, with_lines_of_failure
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
-from muster.jobs.view.summary import summarize
+from muster.jobs.view.summary import JobSummary, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import Key, Raw
-    from muster.client import Notify
-    from muster.jobs.view.summary import JobSummary
 
 FINISHED, STARTED = (SUCCEEDED,), (RUNNING, SUCCEEDED)
 """Goals of `wait_for`: the statuses that end the wait well."""

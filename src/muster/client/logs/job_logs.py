@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from kubekit.errors import MusterError
 from kubekit.objects.kinds import POD_LOGS, PODS
 from kubekit.request_errors import Aborted, BadRequest, NotFound, ServerError, Unreachable
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.client.jobs import lookup
 from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
 from muster.client.logs import attempts
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import Key
-    from muster.client import Notify
     from muster.client.jobs.lookup import FoundJob
     from muster.client.logs.attempts import LogSource
     from muster.client.logs.log_choice import FoundLogs

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import MusterError, UsageError
-from kubekit.objects.core import Pod
+from kubekit.objects.core import Pod, PodLog
 from kubekit.objects.meta import Key
 from kubekit.request_errors import NotFound
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.client.jobs import instances, lookup
 from muster.client.logs.attempts import (
     LogSource,
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kubekit.client.blocking_client import BlockingClient
-    from kubekit.objects.core import PodLog
-    from muster.client import Notify
     from muster.client.jobs.lookup import FoundJob
     from muster.client.logs.pod_log import LogOptions
     from muster.jobs.view.summary import JobSummary

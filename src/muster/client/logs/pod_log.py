@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import MusterError
 from kubekit.objects.kinds import POD_LOGS, PODS
-from kubekit.objects.meta import find_condition
+from kubekit.objects.meta import Key, find_condition
 from kubekit.request_errors import BadRequest, NotFound, ServerError, Unreachable
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
 from muster.client.logs.attempts import announcement, at_container, attempts_of_pod
 from muster.jobs.view.instance import instance
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Pod
-    from kubekit.objects.meta import Key
-    from muster.client import Notify
 
 
 RECONNECT_TIMEOUT = 120.0

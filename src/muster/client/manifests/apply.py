@@ -9,13 +9,13 @@ owns is a conflict, reported with the manager.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import msgspec
 
 from kubekit.client import request
 from kubekit.errors import MusterError, UsageError
-from kubekit.objects.meta import key_of, object_name
+from kubekit.objects.meta import Raw, key_of, object_name
 from kubekit.request_errors import (
     AlreadyExists,
     BadRequest,
@@ -34,12 +34,10 @@ from muster.jobs import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TextIO
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.client.request import Request, Response
     from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import Raw
 
     Send = Callable[[BlockingClient, Kind[Raw], Raw], "SendResult"]
 

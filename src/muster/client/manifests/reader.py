@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 
@@ -21,7 +21,6 @@ from muster.contract.job_kinds import JOB_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import TextIO
 
     from kubekit.objects.meta import Raw
     from kubekit.objects.yaml_reader import Limits

@@ -12,7 +12,7 @@ from kubekit.errors import UsageError, nearest
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.request_errors import NotFound
 from muster.contract import exported_models
-from muster.contract.exported_models import MODEL
+from muster.contract.exported_models import MODEL, Model, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import ConfigMap
     from kubekit.objects.meta import Key
-    from muster.contract.exported_models import Model, Version
 
 
 class PublishedModel(NamedTuple):

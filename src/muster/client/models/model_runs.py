@@ -12,7 +12,7 @@ import msgspec
 
 from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import PODS, Kind
-from kubekit.objects.meta import Key, key_of, mapping
+from kubekit.objects.meta import Key, Raw, key_of, mapping
 from kubekit.request_errors import NotFound
 from muster.client.models import runner_pod, short_lived_pod
 from muster.client.models.predict_program import MARK, MAX_OUTPUT
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.client import Client
     from kubekit.objects.core import Pod
-    from kubekit.objects.meta import Raw
     from muster.client.models.catalog import PublishedModel
     from muster.contract.exported_models import Version
 

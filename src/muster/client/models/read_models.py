@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kubekit.errors import MusterError
 from kubekit.objects.kinds import BATCH_JOBS, CONFIG_MAPS, EVENTS, PODS, decoder_of
-from kubekit.objects.meta import Key, key_of
+from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.request_errors import AlreadyExists, Conflict, Forbidden, NotFound
 from muster.client.models import reader_job, short_lived_pod
 from muster.client.models.catalog import PublishedModel
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.client import Client
     from kubekit.objects.core import Pod
-    from kubekit.objects.meta import Raw
     from muster.client.models.reader_job import Place
 
 MARK = "muster.dev/versions "

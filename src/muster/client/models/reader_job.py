@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import CLUSTER_ROLE_BINDINGS, DEPLOYMENTS
-from kubekit.objects.meta import Key, key_of
+from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.request_errors import Forbidden, NotFound
 from muster.client.models import runner_pod
 from muster.contract.exported_models import MODEL_DIR, MODEL_NAME, Maker, directory_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kubekit.client.client import Client
-    from kubekit.objects.meta import Raw
 
 
 CONTAINER = "reader"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubekit.errors import MusterError
-from muster.contract.exported_models import MODEL, MODEL_DIR
+from muster.contract.exported_models import MODEL, MODEL_DIR, Version
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.build.pod_templates import escape_literal
 from muster.jobs.parse import parse_job
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from kubekit.objects.meta import Raw
     from muster.client.models.catalog import PublishedModel
-    from muster.contract.exported_models import Version
 
 CONTAINER = "model"
 _POD_FIELDS = (

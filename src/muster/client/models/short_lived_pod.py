@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from kubekit.errors import MusterError
-from kubekit.objects.meta import key_of
+from kubekit.objects.meta import Key, Raw, key_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kubekit.client.client import Client
     from kubekit.objects.core import Pod
     from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import Key, Raw
 
     Find = Callable[[], Awaitable[Pod | str]]
     """The pod as it is now, or why there is none yet."""

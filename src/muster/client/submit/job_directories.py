@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 from kubekit.errors import UsageError
 from muster.contract import local_cluster_names
-from muster.jobs.build.flags import Workspace
+from muster.jobs.build.flags import Submission, Workspace
 from muster.jobs.build.volumes import below, mount_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.client.home import Home
-    from muster.jobs.build.flags import Submission
 
 _INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
 _PROGRAM_FOLDERS = ("bin", "sbin", "shims")

@@ -11,12 +11,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kubekit.errors import UsageError, no_such
 from kubekit.objects import yaml_reader
 from kubekit.objects.annotation_values import read_integer
-from kubekit.objects.meta import object_name
+from kubekit.objects.meta import Raw, object_name
 from muster.client import config_file
 from muster.client.manifests import reader
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
@@ -28,9 +28,7 @@ from muster.jobs.build.job_manifest import Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import TextIO
 
-    from kubekit.objects.meta import Raw
     from kubekit.objects.yaml_reader import Limits
 
 

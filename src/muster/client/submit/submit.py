@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from kubekit.errors import ConfigError, MusterError
 from kubekit.objects import enforced_limits
 from kubekit.objects.kinds import PERSISTENT_VOLUME_CLAIMS
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, Raw
 from kubekit.request_errors import ApiError, Forbidden, Unreachable
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.client.home import Home
 from muster.client.jobs.usage import unenforced_limits
 from muster.client.submit import defaults, job_directories
 from muster.client.submit.transaction import Submitted, Transaction, submission_record
 from muster.client.submit.user_role import with_role
-from muster.client.target import no_cluster, start_cluster
+from muster.client.target import Cluster, Target, no_cluster, start_cluster
 from muster.jobs import parse
 from muster.jobs.build import job_manifest
 from muster.jobs.build.roles import flags_without_effect
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kubekit.client.blocking_client import BlockingClient
-    from kubekit.objects.meta import Raw
-    from muster.client import Notify
-    from muster.client.target import Cluster, Target
     from muster.jobs.build.flags import Submission
     from muster.jobs.build.job_manifest import Bundle
 

@@ -24,7 +24,7 @@ from kubekit.errors import MusterError
 from kubekit.objects import kinds
 from kubekit.objects.meta import Key, Raw, object_name
 from kubekit.request_errors import AlreadyExists, ApiError, Forbidden, NotFound, ServerError
-from muster.client import ignore
+from muster.client import Notify, ignore
 from muster.client.interrupts import Interrupts
 from muster.client.manifests import yaml_writer
 from muster.client.manifests.apply import send_strictly
@@ -34,7 +34,6 @@ from muster.contract.job_kinds import JOB_KIND_BY_NAME, JOB_KINDS
 if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.kinds import Kind
-    from muster.client import Notify
     from muster.jobs.build.job_manifest import Bundle
 
 

@@ -30,7 +30,7 @@ from muster.contract.gang import (
 from muster.contract.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.jobs import names
 from muster.jobs.build import code_sync, flag_values, pod_affinity, roles, volumes
-from muster.jobs.build.flags import Mpi, PyTorch, Site, TensorFlow
+from muster.jobs.build.flags import Mpi, PyTorch, Site, Submission, TensorFlow
 from muster.jobs.build.pod_templates import escape_literal, surroundings, template
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kubekit.objects.meta import Raw
-    from muster.jobs.build.flags import Submission
     from muster.jobs.build.roles import Role
 
 GANG = "muster.dev/gang"

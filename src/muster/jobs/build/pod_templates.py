@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 from muster.contract import local_cluster_names
 from muster.jobs.build import code_sync, flag_values, pod_affinity, volumes
-from muster.jobs.build.flags import Mpi, PyTorch
+from muster.jobs.build.flags import Mpi, PyTorch, Site, Submission
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
-    from muster.jobs.build.flags import Site, Submission
     from muster.jobs.build.roles import Role
     from muster.jobs.build.volumes import Mounted
 

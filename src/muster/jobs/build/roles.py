@@ -6,15 +6,11 @@ The differences between kinds are here; `pod_templates` is the same for all kind
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
 from kubekit.errors import UsageError
 from muster.jobs.build import pod_affinity
-from muster.jobs.build.flags import Jax, Mpi, PyTorch, TensorFlow
+from muster.jobs.build.flags import Jax, Mpi, PyTorch, Submission, TensorFlow
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
-
-if TYPE_CHECKING:
-    from muster.jobs.build.flags import Submission
 
 _BOARD = ("logdir", "tensorboard_image")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import UsageError
 from kubekit.objects.annotation_values import read_integer
-from kubekit.objects.meta import mapping
+from kubekit.objects.meta import Raw, mapping
 from muster.contract.gang_dialects import MIN_LABEL
 from muster.jobs.build.job_manifest import REQUESTED, TOPOLOGY_SIZE
 from muster.jobs.build.pod_templates import WORKERS
@@ -20,8 +20,6 @@ from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from kubekit.objects.meta import Raw
 
 
 @dataclass(frozen=True)

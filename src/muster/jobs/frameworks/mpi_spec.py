@@ -13,14 +13,13 @@ from msgspec.structs import replace
 from kubekit.objects.annotation_values import read_integer
 from muster.contract.job_fields import InvalidJob
 from muster.jobs.field_reader import Section
-from muster.jobs.job import Mpi
+from muster.jobs.job import Mpi, ReplicaSpec
 from muster.jobs.names import NVIDIA_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kubekit.objects.meta import Raw
-    from muster.jobs.job import ReplicaSpec
 
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 CREATION_POLICIES = ("AtStartup", "WaitForWorkersReady")

@@ -25,7 +25,7 @@ from muster.jobs.job_state import (
     replica_index,
     state_of,
 )
-from muster.jobs.job_status import decode_status
+from muster.jobs.job_status import Ending, FailedAttempt, JobStatus, StoppedPods, decode_status
 from muster.jobs.pod_status import any_running
 from muster.jobs.view.instance import (
     Instance,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from kubekit.objects.core import Pod
     from muster.jobs.job import Job, ReplicaSpec
-    from muster.jobs.job_status import Ending, FailedAttempt, JobStatus, StoppedPods
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""

@@ -11,18 +11,15 @@ from __future__ import annotations
 import base64
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kubekit.objects.kinds import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from kubekit.objects.kinds import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, Kind
 from muster.jobs import names
 from muster.jobs.build.job_manifest import Bundle
 from muster.jobs.parse import parse_job
 from muster.sdk.functions.package import FOLDER, PACKAGE
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import Raw
     from muster.jobs.job import Job
 

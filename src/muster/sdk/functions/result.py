@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import PODS, SECRETS
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, Raw
 from muster.client.jobs.waiting import JobFailed
 from muster.jobs.parse import parse_job
 from muster.sdk.functions import result_keys
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Pod, Secret
-    from kubekit.objects.meta import Raw
     from muster.client.home import Home
     from muster.jobs.job import Job as ParsedJob
     from muster.sdk.arguments import Duration

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from kubekit.errors import MusterError, UsageError
 from kubekit.objects.kinds import SERVICE_ACCOUNTS
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, Raw
 from kubekit.request_errors import ApiError, Forbidden
 from muster.client.submit.submit import ChosenCluster, FlagsJob
 from muster.sdk import warn
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kubekit.client.blocking_client import BlockingClient
-    from kubekit.objects.meta import Raw
     from muster.jobs.build.job_manifest import Bundle
     from muster.sdk.flag_types import RunArguments
     from muster.sdk.job import Job

@@ -22,7 +22,7 @@ from kubekit.errors import MusterError
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
 from kubekit.request_errors import NotFound, ServerError
-from muster.client.jobs.usage import POD_METRICS, amount_used
+from muster.client.jobs.usage import POD_METRICS, Amount, amount_used
 from muster.jobs import names
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.client import Client
     from kubekit.objects.core import Pod
-    from muster.client.jobs.usage import Amount
 
 
 INTERVAL = 5.0

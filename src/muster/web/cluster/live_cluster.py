@@ -40,7 +40,7 @@ from kubekit.request_errors import Forbidden, NotFound, TooManyRequests, Unautho
 from kubekit.rights import READ, MissingRight
 from kubekit.rights import rule as rule_of
 from kubekit.telemetry import metrics
-from kubekit.watch.informer import AnyVersionInformer
+from kubekit.watch.informer import AnyVersionInformer, Informer
 from muster.contract.job_kinds import JOB_KINDS
 from muster.jobs.view.summary import JobSummary, summarize
 from muster.web.cluster.curves import TensorBoards, UsageHistory
@@ -64,9 +64,7 @@ if TYPE_CHECKING:
     from kubekit.client.auth.endpoint import Endpoint
     from kubekit.client.transport.connection_pool import Connector
     from kubekit.objects.core import Pod
-    from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
-    from muster.jobs.view.summary import JobSummary
     from muster.web.access.request_facts import Identity
 
 

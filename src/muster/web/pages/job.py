@@ -18,7 +18,7 @@ from aiohttp import web
 from kubekit.errors import MusterError
 from kubekit.objects import kinds
 from kubekit.objects.kinds import CONFIG_MAPS, convert
-from kubekit.objects.meta import Key, mapping
+from kubekit.objects.meta import Key, Raw, mapping
 from kubekit.request_errors import ApiError, BadRequest, Conflict, Forbidden, NotFound
 from muster.client.jobs import job_operations, lookup, tensorboard_url
 from muster.client.logs.attempts import at_container, attempts_of_job, pods_that_are_gone
@@ -26,12 +26,12 @@ from muster.contract import waiting_line_format
 from muster.contract.job_explanation import explain_job
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_state import PENDING, SUSPENDED
-from muster.jobs.view.events import Event, rows_about
+from muster.jobs.view.events import Event, EventRow, rows_about
 from muster.jobs.view.instance import order, pods_of_job
-from muster.jobs.view.summary import summarize
+from muster.jobs.view.summary import JobSummary, summarize
 from muster.web.access.request_facts import fields_of
 from muster.web.cluster.curves import tensorboard_pods
-from muster.web.cluster.live_cluster import compute
+from muster.web.cluster.live_cluster import JobWithPods, LiveCluster, compute
 from muster.web.cluster.watched_objects import EVENTS, LINE, PODS
 from muster.web.context import attachment, cluster_of, page
 from muster.web.urls import job_url
@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import ConfigMap, PodLog
-    from kubekit.objects.meta import Raw
     from muster.client.jobs.tensorboard_url import TensorBoard
-    from muster.jobs.view.events import EventRow
-    from muster.jobs.view.summary import JobSummary
-    from muster.web.cluster.live_cluster import JobWithPods, LiveCluster
 
 
 class _Found(NamedTuple):

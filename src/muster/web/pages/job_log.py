@@ -17,8 +17,8 @@ from kubekit.errors import MusterError
 from kubekit.objects.annotation_values import read_integer
 from kubekit.request_errors import ApiError, NotFound
 from muster.jobs.job_state import SUSPENDED
-from muster.web.cluster.live_cluster import compute
-from muster.web.cluster.log_reader import LogChoice, LogReader
+from muster.web.cluster.live_cluster import LiveCluster, compute
+from muster.web.cluster.log_reader import LogChoice, LogChunk, LogReader
 from muster.web.context import attachment, cluster_of
 from muster.web.pages.job import JobPath
 from muster.web.views.log_text import LineReader, LogLine, prefixed
@@ -26,8 +26,6 @@ from muster.web.views.log_text import LineReader, LogLine, prefixed
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from muster.web.cluster.live_cluster import LiveCluster
-    from muster.web.cluster.log_reader import LogChunk
 
 LINES = 4000
 """Lines from before the reader came."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kubekit.errors import MusterError
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, Raw
 from kubekit.request_errors import Forbidden, NotFound
 from muster.client.models import catalog, model_runs, read_models
 from muster.client.models.reader_job import reader_image
@@ -32,7 +32,6 @@ from muster.web.views.models import (
 )
 
 if TYPE_CHECKING:
-    from kubekit.objects.meta import Raw
     from muster.client.models.catalog import PublishedModel
     from muster.contract.exported_models import Version
     from muster.web.cluster.live_cluster import LiveCluster

@@ -19,7 +19,7 @@ from muster.client import config_file
 from muster.client.submit.defaults import gang_default
 from muster.contract.job_fields import InvalidJob
 from muster.contract.job_kinds import TYPE_ALIASES
-from muster.jobs.build.flags import BY_TYPE
+from muster.jobs.build.flags import BY_TYPE, Submission
 from muster.web import submissions
 from muster.web.access.request_facts import fields_of
 from muster.web.context import POLICY, cluster_of, identity_of, page, status_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kubekit.client.blocking_client import BlockingClient
-    from muster.jobs.build.flags import Submission
     from muster.web.cluster.live_cluster import LiveCluster
     from muster.web.submissions import Proposal
 

@@ -15,7 +15,7 @@ import msgspec
 
 from muster.jobs.view.units import cores, natural_order
 from muster.web.views import guarded, row_of
-from muster.web.views.line import LineRow, line_rows
+from muster.web.views.line import LineRow, PublishedLine, line_rows
 from muster.web.views.node_room import (
     NodeRoom,
     Share,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.core import Node, Pod
-    from muster.web.views.line import PublishedLine
 
 LARGE_UP_TO = 32
 """Nodes that are drawn large."""

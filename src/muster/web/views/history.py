@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muster.jobs.view.units import duration, named_or_counted, natural_order
-from muster.web.views.job_history import TimeSpan
-from muster.web.views.owner_colours import Owner
+from muster.web.views.job_history import JobHistory, Period, TimeSpan
+from muster.web.views.owner_colours import Looks, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from muster.web.views.job_history import JobHistory, Period
-    from muster.web.views.owner_colours import Looks
 
 
 SPANS = {1: "hour", 6: "6 hours", 24: "day"}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kubekit.objects.meta import Key, mapping, read_timestamp
+from kubekit.objects.meta import Key, Raw, mapping, read_timestamp
 from muster.jobs.build.job_manifest import USER
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.view.units import natural_order
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kubekit.objects.core import Pod
-    from kubekit.objects.meta import Raw
     from muster.jobs.view.summary import JobSummary
 
 _POD_NAME = re.compile(r"(.+)-(?:worker|ps|chief|master|evaluator|launcher)-[^-]+")

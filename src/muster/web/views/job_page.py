@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.contract.job_explanation import place_in_words
+from muster.contract.job_explanation import JobExplanation, place_in_words
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.job_status import decode_status
 from muster.jobs.view.units import duration, next_try, said_once
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
-    from muster.contract.job_explanation import JobExplanation
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary

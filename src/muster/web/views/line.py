@@ -7,7 +7,7 @@ scheduler, held back by a gate, or just created) follow, with the words of `aren
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +32,6 @@ from muster.web.views.owner_colours import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from kubekit.objects.core import ConfigMap, Pod
     from muster.contract.waiting_line_format import HeldRoom, WaitingGang

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kubekit.objects.meta import Key, key_of
+from kubekit.objects.meta import Key, Raw, key_of
 from muster.contract.exported_models import NPZ, config_map_name, directory_of
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.view.units import size_of
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from kubekit.objects.meta import Raw
     from muster.contract.exported_models import Model, Tensor, Version
 
     Published = tuple[Key, Model]

@@ -22,14 +22,13 @@ from kubekit.objects.quantity import (
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.units import cores, count, local_time, named_or_counted, natural_order
 from muster.web.views import NOT_SHOWN, row_of
-from muster.web.views.owner_colours import Looks, Owner, initials
+from muster.web.views.owner_colours import GangOwners, Looks, Owner, initials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kubekit.objects.core import Node
     from muster.contract.waiting_line_format import HeldRoom
-    from muster.web.views.owner_colours import GangOwners
 
 
 LOST, CORDONED, TAINTED = "lost", "cordoned", "tainted"

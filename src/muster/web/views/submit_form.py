@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.request_errors import NotFound
-from muster.jobs.build.flags import BY_TYPE, GROUPS, flags_of
+from muster.jobs.build.flags import BY_TYPE, GROUPS, Flag, Submission, flags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kubekit.errors import MusterError
-    from muster.jobs.build.flags import Flag, Submission
 
 TYPES = {
     "tfjob": "TensorFlow",
