@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from muster.client.logs.attempts import LogSource
     from muster.client.logs.log_choice import FoundLogs
     from muster.client.logs.pod_log import LogOptions
-    from muster.jobs.view.summary import JobSummary
 
 
 T = TypeVar("T")
@@ -51,8 +50,7 @@ def read_one(
     source, job = logs.sources[0], logs.job
     if job is None or not options.follow or not logs.can_grow:
         return ((source.pod, c) for c in read_source(client, source, options, notify))
-    followed = FollowedJob(job, expires=logs.expires)
-    return follow_replica(client, followed, source.pod, options, notify)
+    return follow_replica(client, logs, source.pod, options, notify)
 
 
 def read_all(
@@ -65,8 +63,7 @@ def read_all(
     """Chunks of all logs, each with its pod; an empty chunk ends a log."""
     if logs.job is None or not options.follow or not logs.can_grow:
         return read_many(connect, logs.sources, options, notify, warn)
-    followed = FollowedJob(logs.job, expires=logs.expires)
-    return follow_all(connect, followed, options, notify, warn)
+    return follow_all(connect, logs, options, notify, warn)
 
 
 def whole_lines(chunks: Iterable[tuple[Key, bytes]]) -> Iterator[tuple[Key, list[bytes]]]:
@@ -223,13 +220,6 @@ class JobDeleted(NotFound):
     """The job was deleted while its log was followed."""
 
 
-class FollowedJob(NamedTuple):
-    job: JobSummary
-    """As it was when the following began."""
-    expires: bool = False
-    """Whether it is deleted by itself some time after its end."""
-
-
 class Replica(NamedTuple):
     role: str
     number: int
@@ -241,7 +231,7 @@ def replica_of(pod: Pod) -> Replica:
 
 def follow_replica(
     client: BlockingClient,
-    followed: FollowedJob,
+    followed: FoundLogs,
     pod: Key,
     options: LogOptions,
     notify: Notify = ignore,
@@ -282,7 +272,7 @@ def follow_replica(
 
 def _wait_for_successor(
     client: BlockingClient,
-    followed: FollowedJob,
+    followed: FoundLogs,
     pod: str,
     uid: str,
     replica: Replica | None,
@@ -300,7 +290,11 @@ def _wait_for_successor(
         ended = {row.status.phase for row in own if row.metadata.uid == uid}
         if summary.over or "Succeeded" in ended:
             return None
-        successors = [row for row in own if row.metadata.uid != uid and not is_deleting(row)]
+        successors = [
+            row
+            for row in own
+            if row.metadata.uid != uid and row.metadata.deletion_timestamp is None
+        ]
         if successors:
             return successors[-1]
         if replica is not None and not own and _is_removed(found, replica):
@@ -310,18 +304,15 @@ def _wait_for_successor(
         time.sleep(POLL_SECONDS)
 
 
-def is_deleting(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None
-
-
 def _get_job(
-    client: BlockingClient, followed: FollowedJob, notify: Notify = ignore
+    client: BlockingClient, followed: FoundLogs, notify: Notify = ignore
 ) -> FoundJob | None:
     """The job as it is now; None if it was deleted some time after its end, as it asked for.
 
     An unreachable cluster is waited for.
     """
     job, deadline = followed.job, time.monotonic() + RECONNECT_TIMEOUT
+    assert job is not None
     while True:
         try:
             found = lookup.get_job(client, job.key, job.trainer)
@@ -352,7 +343,7 @@ def _is_removed(found: FoundJob, replica: Replica) -> bool:
 
 def follow_all(
     connect: Callable[[], BlockingClient],
-    followed: FollowedJob,
+    followed: FoundLogs,
     options: LogOptions,
     notify: Notify = ignore,
     warn: Notify = ignore,
@@ -385,7 +376,7 @@ def follow_all(
 
 
 def _replicas(
-    connect: Callable[[], BlockingClient], followed: FollowedJob, closed: threading.Event
+    connect: Callable[[], BlockingClient], followed: FoundLogs, closed: threading.Event
 ) -> Iterator[Key]:
     """The first pod of each replica, added ones included, until the job ends."""
     known: set[Replica] = set()
@@ -399,7 +390,7 @@ def _replicas(
                 return
             pods = found.pods(client)
             for pod in pods:
-                if replica_of(pod) not in known and not is_deleting(pod):
+                if replica_of(pod) not in known and pod.metadata.deletion_timestamp is None:
                     known.add(replica_of(pod))
                     yield pod.metadata.key
             if found.summary(pods).over:

@@ -14,7 +14,8 @@ from kubekit.objects.meta import Key
 from kubekit.request_errors import NotFound, Unreachable
 from muster.client.jobs import lookup
 from muster.client.logs import job_logs
-from muster.client.logs.job_logs import FollowedJob, JobDeleted, follow_replica, whole_lines
+from muster.client.logs.job_logs import JobDeleted, follow_replica, whole_lines
+from muster.client.logs.log_choice import FoundLogs
 from muster.client.logs.pod_log import LogOptions
 from muster.jobs.view.summary import JobSummary
 from tests.builders import read_pod
@@ -112,7 +113,7 @@ def follow(
         JobSummary, type("J", (), {"key": "j", "trainer": "", "uid": "job", "name": "j"})
     )
     client, options = cast(BlockingClient, Client()), LogOptions(follow=True, tail=1)
-    chunks = follow_replica(client, FollowedJob(summary), POD, options, notes.append)
+    chunks = follow_replica(client, FoundLogs([], summary), POD, options, notes.append)
     return b"".join(chunk for _, chunk in chunks), notes
 
 
@@ -175,7 +176,7 @@ def test_sentences_about_one_of_many_replicas_keep_their_place_between_its_lines
     monkeypatch.setattr(job_logs, "follow_replica", follow_replica)
     monkeypatch.setattr(job_logs, "_replicas", lambda *_: iter([POD]))
     chunks = job_logs.follow_all(
-        cast(Any, Client), cast(FollowedJob, None), LogOptions(follow=True), seen.append
+        cast(Any, Client), cast(FoundLogs, None), LogOptions(follow=True), seen.append
     )
     for _, chunk in chunks:
         seen.append(chunk)
