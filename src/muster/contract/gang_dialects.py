@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from kubekit.objects.annotation_values import MAX_INTEGER, read_integer
 from kubekit.objects.kinds import POD_DISRUPTION_BUDGETS, Kind
 from muster.contract import pod_groups as objects
@@ -132,15 +130,10 @@ def _native_group(pod: Pod) -> str:
 def _native_terms(group: objects.NativePodGroup) -> GangTerms:
     spec = group.spec
     gang = spec.scheduling_policy.gang
-    terms = GangTerms(
+    return GangTerms(
         min=_at_most_int32(gang.min_count) if gang else 1,
         priority_class=spec.priority_class_name,
         priority=None if spec.priority is None else _at_most_int32(spec.priority),
-    )
-    if not spec.has_rules:
-        return terms
-    return replace(
-        terms,
         topology=spec.topology,
         may_preempt=spec.preemption_policy != "Never",
         evicted_whole=spec.evicted_whole,
@@ -165,16 +158,15 @@ def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
     spec = group.spec
     counts = spec.min_task_member.items()
     roles = {role.lower(): _at_most_int32(n) for role, n in counts if n > 0}
-    terms = GangTerms(
+    return GangTerms(
         # A role's minimum always holds, also where the total is set below their sum.
         min=_at_most_int32(max(spec.min_member, sum(roles.values()), 1)),
         roles=roles,
         priority_class=spec.priority_class_name,
         min_resources=spec.min_resources,
+        topology=spec.topology,
+        unserved=spec.unserved,
     )
-    if not spec.has_topology:
-        return terms
-    return replace(terms, topology=spec.topology, unserved=spec.unserved)
 
 
 # -- scheduler-plugins -----------------------------------------------------------------------------

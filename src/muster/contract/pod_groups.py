@@ -47,13 +47,6 @@ class VolcanoSpec(Object, frozen=True):
     topology_affinity: Any = None
 
     @property
-    def has_topology(self) -> bool:
-        """Whether the group sets one of the raw fields."""
-        return bool(
-            self.network_topology is not None or self.sub_group_policy or self.topology_affinity
-        )
-
-    @property
     def topology(self) -> Topology | None:
         if self.network_topology is None:
             return None
@@ -145,13 +138,6 @@ class NativeSpec(Object, frozen=True):
     priority: int | None = None
     preemption_policy: str = ""
     parent_composite_pod_group_name: str | None = None
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether the group has more terms than its minimum and priority."""
-        places = self.scheduling_constraints or self.resource_claims
-        others = self.disruption_mode or self.preemption_policy
-        return bool(places or others or self.parent_composite_pod_group_name)
 
     @property
     def evicted_whole(self) -> bool:

@@ -121,7 +121,10 @@ def _schema(kind: str, version: str, defaults: Raw) -> Raw:
             "metadata": {"type": "object"},
             "spec": {
                 **_part("The job as it should run.", fields),
-                "x-kubernetes-validations": _immutable_rules(),
+                "x-kubernetes-validations": [
+                    {"rule": rule, "message": "field is immutable", "fieldPath": f".{path}"}
+                    for rule, path in IMMUTABLE_FIELDS.items()
+                ],
             },
             "status": _part("The job as it runs, written by the operator.", of_status),
         },
@@ -141,13 +144,6 @@ def _unchanged(path: str) -> str:
 
 IMMUTABLE_FIELDS = {_unchanged(path): path for path in _PLACES}
 """The CEL rules of spec, and the path below spec of the field that each is about."""
-
-
-def _immutable_rules() -> list[Raw]:
-    return [
-        {"rule": rule, "message": "field is immutable", "fieldPath": f".{path}"}
-        for rule, path in IMMUTABLE_FIELDS.items()
-    ]
 
 
 def _part(description: str, fields: Raw) -> Raw:
