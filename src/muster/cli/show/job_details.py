@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import Raw
     from muster.client.jobs.tensorboard_url import TensorBoard
-    from muster.jobs.job_state import Crash
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
@@ -229,7 +228,7 @@ def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:
 
 def _instance_data(instance: Instance, now: datetime) -> Raw:
     seconds = f"{int((now - instance.created).total_seconds())}s" if instance.created else ""
-    return {
+    data: Raw = {
         "ip": instance.ip,
         "status": instance.status,
         "name": instance.name,
@@ -241,17 +240,15 @@ def _instance_data(instance: Instance, now: datetime) -> Raw:
         "creationTimestamp": _unix(instance.created),
         "reason": instance.reason,
         "restarts": instance.restarts,
-        **({"crash": _crash_data(instance.crash)} if instance.crash else {}),
     }
-
-
-def _crash_data(crash: Crash) -> Raw:
-    return {
-        "container": crash.container,
-        "exitCode": crash.exit_code,
-        "lastLine": crash.last_line,
-        "nextTry": _unix(crash.next_try),
-    }
+    if crash := instance.crash:
+        data["crash"] = {
+            "container": crash.container,
+            "exitCode": crash.exit_code,
+            "lastLine": crash.last_line,
+            "nextTry": _unix(crash.next_try),
+        }
+    return data
 
 
 def _unix(moment: datetime | None) -> int:
