@@ -16,13 +16,6 @@ from kubekit.objects.annotation_values import MAX_INTEGER, read_integer
 from kubekit.objects.kinds import POD_DISRUPTION_BUDGETS, Kind
 from muster.contract import pod_groups as objects
 from muster.contract.gang import GangKey, GangTerms, GroupCounts, GroupSpec, PodMarks
-from muster.contract.pod_groups import (
-    COSCHEDULING_POD_GROUPS,
-    KUBE_BATCH_POD_GROUPS,
-    NATIVE_POD_GROUPS,
-    SIGS_POD_GROUPS,
-    VOLCANO_POD_GROUPS,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -207,7 +200,7 @@ DIALECTS: tuple[Dialect, ...] = (
         "native",
         _native_group,
         lambda group, *_: PodMarks(spec={"schedulingGroup": {"podGroupName": group}}),
-        (NATIVE_POD_GROUPS,),
+        (objects.NATIVE_POD_GROUPS,),
         _native_terms,
         spec=objects.native_spec,
         status=objects.native_status,
@@ -217,7 +210,7 @@ DIALECTS: tuple[Dialect, ...] = (
         "volcano",
         from_annotation(VOLCANO_NAME_ANNOTATION, GROUP_NAME_ANNOTATION),
         _volcano_marks,
-        (VOLCANO_POD_GROUPS, KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS),
+        (objects.VOLCANO_POD_GROUPS, objects.KUBE_BATCH_POD_GROUPS, objects.SIGS_POD_GROUPS),
         _volcano_terms,
         spec=objects.volcano_spec,
         status=objects.volcano_status,
@@ -226,7 +219,7 @@ DIALECTS: tuple[Dialect, ...] = (
         "coscheduling",
         from_label(COSCHEDULING_LABEL),
         lambda group, *_: PodMarks(labels={COSCHEDULING_LABEL: group}),
-        (COSCHEDULING_POD_GROUPS,),
+        (objects.COSCHEDULING_POD_GROUPS,),
         _coscheduling_terms,
         spec=objects.coscheduling_spec,
         status=objects.coscheduling_status,
@@ -253,7 +246,7 @@ SINGLE_POD = Dialect("pod", from_pods=lambda _: GangTerms())
 KUBE_BATCH = Dialect(
     "kube-batch",
     marks=_volcano_marks,
-    kinds=(KUBE_BATCH_POD_GROUPS,),
+    kinds=(objects.KUBE_BATCH_POD_GROUPS,),
     spec=objects.kube_batch_spec,
 )
 """For writing only: pods that carry its mark are read as Volcano's."""

@@ -28,13 +28,7 @@ from kubekit.request_errors import ApiError, NotFound, Unreachable
 from kubekit.telemetry import unexpected_errors
 from kubekit.telemetry.unexpected_errors import RepeatedLine
 from muster.contract import exported_models
-from muster.contract.exported_models import (
-    MODEL_DIR,
-    MODEL_NAME,
-    Maker,
-    Model,
-    Version,
-)
+from muster.contract.exported_models import MODEL_DIR, MODEL_NAME, Maker, Model, Version
 from muster.models import version_reader
 from muster.models.version_reader import Look
 

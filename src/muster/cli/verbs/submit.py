@@ -16,25 +16,11 @@ import click
 
 from kubekit.errors import UsageError
 from kubekit.objects.meta import Raw, object_name
-from muster.cli import arena_parser
-from muster.cli.options import (
-    DRY_RUN_SUFFIX,
-    Target,
-    cluster_options,
-    debug_option,
-    dry_run_option,
-    objects_option,
-    together,
-)
+from muster.cli import arena_parser, options
 from muster.cli.show.messages import arena_info, note, note_cluster, warn_of_unknown_fields
 from muster.cli.show.progress import StatusLine
 from muster.cli.show.table import print_objects
-from muster.cli.training_command import (
-    SubmitCommand,
-    SubmitGroup,
-    note_literal_words,
-    shell_line,
-)
+from muster.cli.training_command import SubmitCommand, SubmitGroup, note_literal_words, shell_line
 from muster.cli.verb_groups import now
 from muster.client.jobs import waiting
 from muster.client.manifests.apply import check_namespace
@@ -70,18 +56,20 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             raise UsageError("--dry-run creates nothing that could be waited for")
         return command(*args, chosen=chosen, **kwargs)
 
-    return together(
+    return options.together(
         click.option("--watch", is_flag=True, help="Wait, and print every change of a replica."),
         click.option(
             "--wait", is_flag=True, help="Wait until the job ends; exit code 10 if it fails."
         ),
-        objects_option,
-        dry_run_option,
-        debug_option,
+        options.objects_option,
+        options.dry_run_option,
+        options.debug_option,
     )(wrapped)
 
 
-def submit_file(file: str, changes: Sequence[str], target: Target, chosen: SubmitOptions) -> None:
+def submit_file(
+    file: str, changes: Sequence[str], target: options.Target, chosen: SubmitOptions
+) -> None:
     """Submit the job of a file, with these changes."""
     from muster.client.submit import job_file
 
@@ -93,7 +81,9 @@ def submit_file(file: str, changes: Sequence[str], target: Target, chosen: Submi
         submit_job(FlagsJob(*loaded), target, chosen)
 
 
-def submit_job(wanted: FlagsJob | ManifestJob, target: Target, chosen: SubmitOptions) -> None:
+def submit_job(
+    wanted: FlagsJob | ManifestJob, target: options.Target, chosen: SubmitOptions
+) -> None:
     """Submit the job, or check it for a dry run; print what happened, and wait for its end."""
     destination = ChosenCluster.of(target, note_cluster)
     result = submit(wanted, destination, dry_run=chosen.dry_run, notify=note)
@@ -126,7 +116,7 @@ def _print_result(result: SubmitResult, chosen: SubmitOptions) -> None:
 def _print_lines(result: SubmitResult, dry_run: DryRun) -> None:
     """The lines of arena about each object."""
     record, *others = result.created.items
-    outcome = f"created{DRY_RUN_SUFFIX[dry_run]}"
+    outcome = f"created{options.DRY_RUN_SUFFIX[dry_run]}"
     print(f"{object_name(record)} {outcome}")
     if dry_run == "none":
         print(f"{object_name(record)} labeled")
@@ -165,7 +155,9 @@ def type_command(type_: str) -> click.Command:
     noun, short, flags, example = _EXAMPLES[type_]
     kind = BY_TYPE[type_]
 
-    def run(target: Target, words: tuple[str, ...], chosen: SubmitOptions, **given: Any) -> None:
+    def run(
+        target: options.Target, words: tuple[str, ...], chosen: SubmitOptions, **given: Any
+    ) -> None:
         note_literal_words(words)
         submit_job(FlagsJob(kind, {**given, "command": (shell_line(words),)}), target, chosen)
 
@@ -180,7 +172,7 @@ def type_command(type_: str) -> click.Command:
       arena submit {short} --name=hello {flags} --wait {example} --lr 0.1
       arena submit {short} --name=hello {flags} --image=team/train:3 "{example}"
     """
-    command: Any = cluster_options(run)
+    command: Any = options.cluster_options(run)
     command = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND")(command)
     command = submit_options(command)
     for flag in reversed(flags_of(kind)):
@@ -223,11 +215,11 @@ def _option(flag: Flag) -> Callable[[Any], Any]:
     help="With -f: change a field first.  [repeatable]",
 )  # fmt: skip
 @submit_options
-@cluster_options
+@options.cluster_options
 @click.pass_context
 def command(
     ctx: click.Context,
-    target: Target,
+    target: options.Target,
     file: str | None,
     changes: tuple[str, ...],
     chosen: SubmitOptions,

@@ -27,14 +27,7 @@ from muster.jobs.job_state import (
 )
 from muster.jobs.job_status import Ending, FailedAttempt, JobStatus, StoppedPods, decode_status
 from muster.jobs.pod_status import any_running
-from muster.jobs.view.instance import (
-    Instance,
-    gpus,
-    gpus_of_limits,
-    instance,
-    order,
-    pods_of_job,
-)
+from muster.jobs.view.instance import Instance, gpus, gpus_of_limits, instance, order, pods_of_job
 from muster.jobs.view.units import named_or_counted
 
 if TYPE_CHECKING:

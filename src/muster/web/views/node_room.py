@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubekit.objects import quantity
 from kubekit.objects.meta import find_condition, read_timestamp
-from kubekit.objects.quantity import (
-    InvalidQuantity,
-    format_amount,
-    parse_amount,
-    parse_milli,
-    parse_whole,
-)
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.units import cores, count, local_time, named_or_counted, natural_order
 from muster.web.views import NOT_SHOWN, row_of
@@ -150,9 +144,9 @@ def capacity(node: Node) -> tuple[int, int]:
     """GPUs, and thousandths of CPUs; nonsense counts as none."""
     allocatable = node.status.allocatable
     try:
-        gpus = sum(parse_whole(allocatable[n]) for n in GPU_RESOURCES if n in allocatable)
-        return max(0, gpus), max(0, parse_milli(allocatable.get("cpu", 0)))
-    except InvalidQuantity:
+        gpus = sum(quantity.parse_whole(allocatable[n]) for n in GPU_RESOURCES if n in allocatable)
+        return max(0, gpus), max(0, quantity.parse_milli(allocatable.get("cpu", 0)))
+    except quantity.InvalidQuantity:
         return 0, 0
 
 
@@ -301,12 +295,12 @@ def _hold_row(owner: Owner, held: list[HeldRoom], looks: Looks) -> HoldRow:
 def amounts(resources: dict[str, int]) -> str:
     """`2 nvidia.com/gpu, 500m cpu`; devices first, since they are what people wait for."""
     names = sorted(resources, key=lambda name: ("/" not in name, name))
-    return ", ".join(f"{format_amount(name, resources[name])} {name}" for name in names)
+    return ", ".join(f"{quantity.format_amount(name, resources[name])} {name}" for name in names)
 
 
 def _parsed(row: HeldRoom) -> dict[str, int]:
     """The amounts of a row; nonsense counts as none."""
     try:
-        return {name: parse_amount(name, amount) for name, amount in row.requests.items()}
-    except InvalidQuantity:
+        return {name: quantity.parse_amount(name, amount) for name, amount in row.requests.items()}
+    except quantity.InvalidQuantity:
         return {}
