@@ -23,7 +23,7 @@ from kubekit.request_errors import ApiError, ServerError, Unreachable
 from muster.client.target import NoCluster
 from muster.web import render
 from muster.web.access.gate import Policy
-from muster.web.access.request_facts import IDENTITY, Identity
+from muster.web.access.request_facts import IDENTITY
 from muster.web.cluster.live_cluster import LiveCluster, LiveClusters, compute
 from muster.web.cluster.watched_objects import SYNC_SECONDS, StillLoading, be_impatient
 
@@ -39,10 +39,6 @@ POLICY: web.AppKey[Policy] = web.AppKey("policy", Policy)
 _CSRF = secrets.token_urlsafe(32)
 """Stands for the CSRF token of the reader until the text is sent; nobody else can know it."""
 _CLUSTER: web.RequestKey[LiveCluster] = web.RequestKey("cluster", LiveCluster)
-
-
-def identity_of(request: web.Request) -> Identity:
-    return request[IDENTITY]
 
 
 def cluster_of(request: web.Request) -> LiveCluster:
@@ -131,7 +127,7 @@ async def page(
 
 def _for_reader(request: web.Request, text: str) -> str:
     """A text that many readers may share, with the CSRF token of this one."""
-    return text.replace(_CSRF, identity_of(request).csrf if IDENTITY in request else "")
+    return text.replace(_CSRF, request[IDENTITY].csrf if IDENTITY in request else "")
 
 
 def attachment(name: str) -> dict[str, str]:

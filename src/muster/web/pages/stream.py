@@ -20,7 +20,8 @@ from aiohttp import web
 from kubekit.errors import MusterError
 from kubekit.request_errors import BadRequest, NotFound, TooManyRequests, Unauthorized
 from muster.web.access.gate import GATE
-from muster.web.context import cluster_of, identity_of
+from muster.web.access.request_facts import IDENTITY
+from muster.web.context import cluster_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -111,7 +112,7 @@ STREAMS: web.AppKey[dict[str, Stream]] = web.AppKey("streams", dict)
 
 async def serve(request: web.Request) -> web.StreamResponse:
     """GET /stream."""
-    streams, cluster, identity = request.app[STREAMS], cluster_of(request), identity_of(request)
+    streams, cluster, identity = request.app[STREAMS], cluster_of(request), request[IDENTITY]
     _check_room(streams.values(), identity.owner)
     name = secrets.token_hex(16)
     with cluster.changes.subscribed() as subscription:
@@ -138,7 +139,7 @@ def _check_room(streams: Iterable[Stream], owner: str) -> None:
 async def set_topics(request: web.Request) -> web.Response:
     """POST /stream/ID/topics."""
     stream = request.app[STREAMS].get(request.match_info["id"])
-    if stream is None or stream.identity.secret != identity_of(request).secret:
+    if stream is None or stream.identity.secret != request[IDENTITY].secret:
         raise NotFound("There is no such stream.")
     try:
         topics = msgspec.json.decode(await request.read(), type=dict[str, str])

@@ -21,8 +21,8 @@ from muster.contract.job_fields import InvalidJob
 from muster.contract.job_kinds import TYPE_ALIASES
 from muster.jobs.build.flags import BY_TYPE, Submission
 from muster.web import submissions
-from muster.web.access.request_facts import fields_of
-from muster.web.context import POLICY, cluster_of, identity_of, page, status_of
+from muster.web.access.request_facts import IDENTITY, fields_of
+from muster.web.context import POLICY, cluster_of, page, status_of
 from muster.web.pages.job import JobPath
 from muster.web.views.submit_form import (
     TYPES,
@@ -191,5 +191,5 @@ def _type(text: str) -> str:
 
 def _namespace(request: web.Request) -> str:
     """The namespace of jobs that name none, as for commands."""
-    endpoint = identity_of(request).endpoint
+    endpoint = request[IDENTITY].endpoint
     return config_file.read().get("namespace", "") or endpoint.namespace or "default"
