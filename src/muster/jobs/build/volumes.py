@@ -67,8 +67,7 @@ def host_directories(args: Submission) -> list[Mounted]:
 def shared_memory(args: Submission) -> list[Mounted]:
     """/dev/shm of the requested size: the usual 64 MB are too few for data loaders."""
     size = {"sizeLimit": args.share_memory} if args.share_memory else {}
-    source = {"medium": "Memory"} | size
-    return [mounted("dshm", "/dev/shm", emptyDir=source)]
+    return [mounted("dshm", "/dev/shm", emptyDir={"medium": "Memory", **size})]
 
 
 def logs(args: Submission, site: Site) -> list[Mounted]:
