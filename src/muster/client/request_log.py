@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 class LoggingClient(BlockingClient):
     """A client that logs a line per request: method, target, status, milliseconds."""
 
-    def __init__(
-        self, endpoint: Endpoint, log: Callable[[str], None], *, user_agent: str = "muster"
-    ) -> None:
-        super().__init__(endpoint, user_agent=user_agent)
+    def __init__(self, endpoint: Endpoint, log: Callable[[str], None]) -> None:
+        super().__init__(endpoint, user_agent="arena")
         self._log = log
 
     def send(self, ask: Request) -> Response:

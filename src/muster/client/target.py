@@ -62,7 +62,7 @@ class Cluster(msgspec.Struct, frozen=True):
         if self.request_log is not None:
             from muster.client.request_log import LoggingClient
 
-            return LoggingClient(self.endpoint, self.request_log, user_agent="arena")
+            return LoggingClient(self.endpoint, self.request_log)
         from kubekit.client.blocking_client import BlockingClient
 
         return BlockingClient(self.endpoint, user_agent="arena")

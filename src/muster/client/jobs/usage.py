@@ -161,7 +161,8 @@ def node_usages(client: BlockingClient, names: Sequence[str]) -> list[NodeUsage]
 
 
 def _node_usage(node: Node, pods: Iterable[Pod], used: dict[Key, Amount]) -> NodeUsage:
-    name = node.metadata.name
+    name, labels = node.metadata.name, sorted(node.metadata.labels)
+    roles = [label.removeprefix(_ROLE) for label in labels if label.startswith(_ROLE)]
     rows = [
         PodUsage(*pod.metadata.key, status_column(pod), requests_of(pod))
         for pod in sorted(pods, key=lambda pod: pod.metadata.key)
@@ -169,19 +170,13 @@ def _node_usage(node: Node, pods: Iterable[Pod], used: dict[Key, Amount]) -> Nod
     return NodeUsage(
         name=name,
         ip=next((row.address for row in node.status.addresses), "N/A"),
-        role=_role(node),
+        role=",".join(roles) or node.metadata.labels.get("kubernetes.io/role", "<none>"),
         status=_status(node),
         total=allocatable(node),
         allocated=sum_amounts(row.requested for row in rows),
         used=used.get(Key("", name)),
         instances=tuple(rows),
     )
-
-
-def _role(node: Node) -> str:
-    labels = node.metadata.labels
-    roles = [key.removeprefix(_ROLE) for key in sorted(labels) if key.startswith(_ROLE)]
-    return ",".join(roles) or labels.get("kubernetes.io/role", "<none>")
 
 
 def _status(node: Node) -> str:

@@ -191,17 +191,14 @@ def as_list(items: Sequence[Raw]) -> Raw:
     return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": list(items)}
 
 
-def _missing_field(item: Raw, field: str) -> str:
-    if field == "apiVersion" and "name" in item and "metadata" not in item:
-        return "It looks like the short form of a job, which `arena submit -f FILE` reads."
-    return f"Begin with `{field}: …`."
-
-
 def check(item: Raw, source: str, *, generate: bool) -> None:
     """Refuse an object that cannot be sent: without kind or name, or with an invalid name."""
     for field in ("apiVersion", "kind"):
         if not isinstance(item.get(field), str) or not item[field]:
-            raise UsageError(f"{source}: {field} is missing", hint=_missing_field(item, field))
+            hint = f"Begin with `{field}: …`."
+            if field == "apiVersion" and "name" in item and "metadata" not in item:
+                hint = "It looks like the short form of a job, which `arena submit -f FILE` reads."
+            raise UsageError(f"{source}: {field} is missing", hint=hint)
     metadata = item.get("metadata")
     if not isinstance(metadata, dict):
         raise UsageError(f"{source}: {item['kind']}: metadata.name is missing")

@@ -38,13 +38,9 @@ def published_models(config_maps: Iterable[ConfigMap]) -> list[PublishedModel]:
     for config_map in config_maps:
         model = exported_models.decode(config_map) if MODEL in config_map.metadata.labels else None
         if model is not None and model.versions:
-            rows.append(PublishedModel(config_map.metadata.key, model))
-    rows.sort(key=lambda row: (-_newest(row), row.key))
-    return rows
-
-
-def _newest(row: PublishedModel) -> float:
-    return max((v.created.timestamp() for v in row.model.versions if v.created), default=0.0)
+            newest = max((v.created.timestamp() for v in model.versions if v.created), default=0.0)
+            rows.append((-newest, PublishedModel(config_map.metadata.key, model)))
+    return [row for _, row in sorted(rows, key=lambda pair: (pair[0], pair[1].key))]
 
 
 def list_models(client: BlockingClient, namespace: str) -> list[PublishedModel]:
