@@ -147,6 +147,10 @@ def _tensorflow_role(
 ) -> Role:
     role = name.lower()
     server = name == "PS"
+    affinity = pod_affinity.ANYWHERE
+    if role in ("worker", "ps"):
+        words = (getattr(args, f"{role}_affinity_{part}") for part in ("policy", "constraint"))
+        affinity = pod_affinity.policy(role, *words)
     return Role(
         name,
         count,
@@ -161,18 +165,8 @@ def _tensorflow_role(
         memory_limit=getattr(args, f"{role}_memory_limit"),
         port=port,
         selector=getattr(args, f"{role}_selector") or args.selector,
-        affinity=_affinity(args, role),
+        affinity=affinity,
         writes_logs=not server,
-    )
-
-
-def _affinity(args: TensorFlow, role: str) -> pod_affinity.Policy:
-    if role not in ("worker", "ps"):
-        return pod_affinity.ANYWHERE
-    return pod_affinity.policy(
-        role,
-        getattr(args, f"{role}_affinity_policy"),
-        getattr(args, f"{role}_affinity_constraint"),
     )
 
 
