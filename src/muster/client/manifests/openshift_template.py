@@ -149,7 +149,12 @@ def process(template: Template, given: Mapping[str, str], random: Random) -> lis
     A given value, even an empty one, takes precedence over the default, and the default over
     `generate`.
     """
-    _refuse_unknown(template, given)
+    for name in unknown_names(template, given):
+        known = [parameter.name for parameter in template.parameters]
+        raise UsageError(
+            no_such("parameter", name, known),
+            hint=f"The template has {', '.join(known)}." if known else "The template has none.",
+        )
     values = {parameter.name: _value(parameter, given, random) for parameter in template.parameters}
     missing = [p.name for p in template.parameters if p.required and not values[p.name]]
     if missing:
@@ -164,15 +169,6 @@ def process(template: Template, given: Mapping[str, str], random: Random) -> lis
         )
         for i, item in enumerate(template.objects)
     ]
-
-
-def _refuse_unknown(template: Template, given: Mapping[str, str]) -> None:
-    known = [parameter.name for parameter in template.parameters]
-    for name in unknown_names(template, given):
-        raise UsageError(
-            no_such("parameter", name, known),
-            hint=f"The template has {', '.join(known)}." if known else "The template has none.",
-        )
 
 
 def _value(parameter: Parameter, given: Mapping[str, str], random: Random) -> str:

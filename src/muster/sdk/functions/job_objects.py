@@ -66,7 +66,10 @@ def with_function(bundle: Bundle, parts: FunctionParts) -> Bundle:
         spec = replicas["template"]["spec"]
         _mount(spec, f"{name}-function")
         if job.is_rank_0(role, 0):
-            _give_account(metadata, spec, account, alone=job.count(role) == 1)
+            if job.count(role) == 1:
+                spec |= {"serviceAccountName": account, "automountServiceAccountToken": True}
+            else:
+                metadata["annotations"][names.RANK_0_ACCOUNT] = account
     return Bundle(raw, (*bundle.companions, *companions(job, account, parts)))
 
 
@@ -78,13 +81,6 @@ def _mount(spec: Raw, secret: str) -> None:
     main["volumeMounts"] = [*(main.get("volumeMounts") or ()), mount]
     own_uid = {"name": POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
     main["env"] = [*(main.get("env") or ()), own_uid]
-
-
-def _give_account(metadata: Raw, spec: Raw, account: str, *, alone: bool) -> None:
-    if alone:
-        spec |= {"serviceAccountName": account, "automountServiceAccountToken": True}
-    else:
-        metadata["annotations"][names.RANK_0_ACCOUNT] = account
 
 
 def companions(job: Job, account: str, parts: FunctionParts) -> tuple[Raw, ...]:
