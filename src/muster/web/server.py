@@ -75,25 +75,16 @@ async def serve(
     policy: Policy,
     accept: Accept,
     connector: Connector | None = None,
+    serving: asyncio.Event | None = None,
 ) -> None:
     """Serve until cancelled. The listener stays open, for a later call.
 
     With `connector`, watches are connections inside this process, which is the API server too.
+    With `serving`, which is set when the first page can be made, the pages are loaded at once, else
+    when somebody connects.
     """
-    await _first_connection(listener)
-    await serve_at_once(listener, endpoint, policy, accept, connector=connector)
-
-
-async def serve_at_once(
-    listener: socket.socket,
-    endpoint: Endpoint,
-    policy: Policy,
-    accept: Accept,
-    *,
-    connector: Connector | None = None,
-    serving: asyncio.Event | None = None,
-) -> None:
-    """Serve until cancelled; `serving` is set when the first page can be made."""
+    if serving is None:
+        await _first_connection(listener)
     await asyncio.to_thread(importlib.import_module, "muster.web.app")
     from aiohttp import web
 

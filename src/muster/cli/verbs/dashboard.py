@@ -147,7 +147,7 @@ async def _serve(endpoint: Endpoint, policy: Policy, given: dict[str, Any]) -> N
             answering = metrics.serving(port, health, host=given["metrics_host"])
             await stack.enter_async_context(answering)
         async with asyncio.TaskGroup() as group:
-            pages = server.serve_at_once(listener, endpoint, policy, serve_alone, serving=serving)
+            pages = server.serve(listener, endpoint, policy, serve_alone, serving=serving)
             task = group.create_task(pages)
             await stop.wait()
             task.cancel()
