@@ -236,11 +236,8 @@ def _wait_for_restart(
     unread. Raises NotFound if it was deleted. With `lost`, the user was told already that the
     cluster is unreachable; else it is reported once.
     """
-    key, uid, restarts = (
-        followed.metadata.key,
-        followed.metadata.uid,
-        _restarts(followed, container),
-    )
+    key, uid = followed.metadata.key, followed.metadata.uid
+    restarts = _restarts(followed, container)
     deadline = time.monotonic() + RECONNECT_TIMEOUT
     while True:
         try:
