@@ -33,8 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import UsageError
-from muster.sdk.functions.standalone.program import with_article
-from muster.sdk.functions.standalone.reductions import reduction
+from muster.sdk.functions.standalone.program import reduction, with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

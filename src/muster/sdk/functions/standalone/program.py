@@ -11,11 +11,13 @@ missing right is found before hours of training instead of after them.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import http.client
 import inspect
 import io
 import json
+import operator
 import os
 import pickle
 import secrets
@@ -30,7 +32,7 @@ from . import sealed_record
 from .sealed_record import RAISED, REFUSED, RETURNED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 MAX_TEXT = 2000
@@ -44,6 +46,8 @@ PATIENCE = 600.0
 RIGHTS_PATIENCE = 20.0
 """Seconds in which new rights must have come to the API server."""
 PAUSE = 2.0
+CachedFunction = type(functools.lru_cache(None)(len))
+"""The type of a function with `functools.cache` or `lru_cache`."""
 
 
 class Refusal(Exception):
@@ -226,8 +230,6 @@ def with_article(name: str) -> str:
 def _dumps(value: Any) -> bytes:
     from cloudpickle import CloudPickler  # sent along
 
-    from .reductions import is_found_by_name, reduction
-
     class Pickler(CloudPickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             made_from = reduction(value, lambda function: not is_found_by_name(function))
@@ -236,6 +238,27 @@ def _dumps(value: Any) -> bytes:
     buffer = io.BytesIO()
     Pickler(buffer).dump(value)
     return buffer.getvalue()
+
+
+def reduction(value: Any, is_sent_by_value: Callable[[Any], bool]) -> Any:
+    """What the value is made from, in the form of `__reduce__`; None to let cloudpickle decide.
+
+    It would send the value by name, or not at all. A cache starts empty on the other side.
+    """
+    if isinstance(value, functools.cached_property):  # it has a lock in Python 3.11
+        return functools.cached_property, (value.func,), {"attrname": value.attrname}
+    if isinstance(value, CachedFunction) and is_sent_by_value(value):
+        decorator = functools.lru_cache(**value.cache_parameters())
+        return operator.call, (decorator, value.__wrapped__)
+    return None
+
+
+def is_found_by_name(function: Any) -> bool:
+    """Whether this process finds the function by its module and name."""
+    found: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is function
 
 
 class NotWritten(Exception):
