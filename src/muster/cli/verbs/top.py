@@ -71,7 +71,12 @@ def node(
     from muster.cli.show import usage_tables
     from muster.client.jobs import usage
 
-    with_gpus = _with_gpus(gpu_mode)
+    if gpu_mode and gpu_mode not in _MODES:
+        raise UsageError(
+            f"--gpu-mode {gpu_mode}: write n (nodes without GPUs) or e (nodes with)",
+            hint="GPUs shared between pods or grouped by topology are not known here.",
+        )
+    with_gpus = _MODES.get(gpu_mode)
     with target.cluster().connect() as client:
 
         def look() -> tuple[object, str]:
@@ -128,15 +133,6 @@ def job(
             return [usage_tables.job_data(job) for job in jobs], text
 
         _show(look, **form)
-
-
-def _with_gpus(mode: str) -> bool | None:
-    if mode and mode not in _MODES:
-        raise UsageError(
-            f"--gpu-mode {mode}: write n (nodes without GPUs) or e (nodes with)",
-            hint="GPUs shared between pods or grouped by topology are not known here.",
-        )
-    return _MODES.get(mode)
 
 
 def _show(look: Callable[[], tuple[object, str]], *, refresh: bool, output: str) -> None:
