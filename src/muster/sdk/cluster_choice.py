@@ -76,19 +76,15 @@ def target_of(
     if isinstance(cluster, str):
         return Target(namespace=name, choice=cluster)
     if cluster is not None:
-        return Target(namespace=name, home=_home_of(cluster))
+        if not hasattr(cluster, "home"):
+            raise UsageError(
+                f'cluster is {cluster!r}; write "local", "kube", "kube:CONTEXT" or a local cluster'
+            )
+        return Target(namespace=name, home=cluster.home)
     if kubeconfig or context:
         path = Path(kubeconfig).expanduser() if kubeconfig else None
         return Target(path, context, name)
     return Target(namespace=name, home=_default_home())
-
-
-def _home_of(cluster: LocalCluster) -> Home:
-    if not hasattr(cluster, "home"):
-        raise UsageError(
-            f'cluster is {cluster!r}; write "local", "kube", "kube:CONTEXT" or a local cluster'
-        )
-    return cluster.home
 
 
 def _default_home() -> Home | None:
