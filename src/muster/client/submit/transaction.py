@@ -110,7 +110,9 @@ class Transaction:
     def _create_all(self, bundle: Bundle) -> Submitted:
         name = bundle.job["metadata"]["name"]
         items = (submission_record(bundle.job), *bundle.companions)
-        kind = self._job_kind(bundle.job)
+        kind, version = JOB_KIND_BY_NAME[bundle.job["kind"]].resource, bundle.job["apiVersion"]
+        if version != kind.api_version:
+            kind = ServedKinds(self._client).find(version, kind.kind)
         self._refuse_taken_name(kind, name)
         if not self._free_name(items[0], bundle.job):
             raise MusterError(
@@ -153,12 +155,6 @@ class Transaction:
         except ApiError as error:
             error.hint = f"Nothing was created: {object_name(item)} goes with the job."
             raise
-
-    def _job_kind(self, job: Raw) -> Kind[Raw]:
-        resource = JOB_KIND_BY_NAME[job["kind"]].resource
-        if job["apiVersion"] == resource.api_version:
-            return resource
-        return ServedKinds(self._client).find(job["apiVersion"], job["kind"])
 
     def _free_name(self, item: Raw, job: Raw) -> bool:
         """Delete a former job's object of this name; returns whether the name is free.
