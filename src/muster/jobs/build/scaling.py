@@ -80,8 +80,15 @@ def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
         for part in after
         if part.role in counts
     ]
-    derived = [*_minimum(raw, before, after), *_requested(raw, before, after)]
-    return [*replicas, *derived, *_templates(before, after)]
+    policy = mapping(mapping(mapping(raw.get("spec")).get("runPolicy")).get("schedulingPolicy"))
+    annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
+    members, gpus = ([count(parts) for parts in (before, after)] for count in (_members, _gpus))
+    return [
+        *replicas,
+        *_follow(policy, "/spec/runPolicy/schedulingPolicy", "minAvailable", *members),
+        *_follow(annotations, "/metadata/annotations", REQUESTED, *map(str, gpus)),
+        *_templates(before, after),
+    ]
 
 
 def _written_roles(raw: Raw) -> list[WrittenRole]:
@@ -111,19 +118,9 @@ def _workers(parts: Iterable[WrittenRole]) -> int:
     return sum(part.count for part in parts if part.role in ("worker", "master"))
 
 
-def _minimum(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
-    policy = mapping(mapping(mapping(raw.get("spec")).get("runPolicy")).get("schedulingPolicy"))
-    path = "/spec/runPolicy/schedulingPolicy"
-    yield from _follow(policy, path, "minAvailable", _members(before), _members(after))
-
-
-def _requested(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
-    annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
-    old, new = (
-        str(sum(part.count * part.gpus for part in parts if part.role != "ps"))
-        for parts in (before, after)
-    )
-    yield from _follow(annotations, "/metadata/annotations", REQUESTED, old, new)
+def _gpus(parts: Iterable[WrittenRole]) -> int:
+    """The GPUs of the job, as `submit` counts them."""
+    return sum(part.count * part.gpus for part in parts if part.role != "ps")
 
 
 def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
