@@ -86,7 +86,10 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     """The form with sections: a header, the instances, and the extras."""
     parts = [header(job, now, extras), *last_lines(job.last_lines), _instances(job, now, extras)]
     if extras.gpus:
-        parts.append(_gpus(job))
+        gpus = [(row.name, row.node_ip or "N/A", str(row.gpus)) for row in job.instances]
+        share = f"{job.allocated_gpus}/{job.requested_gpus}"
+        parts.append(f"GPUs:\n{underlined_table(GPUS, gpus, indent='  ')}")
+        parts.append(f"  Allocated/Requested GPUs of Job: {share}")
     if extras.tensorboard:
         parts.append("\n  ".join(["Tensorboard:", *_tensorboard(extras.tensorboard)]))
     return _with_events(parts, extras.events, now)
@@ -132,15 +135,6 @@ def _tensorboard(tensorboard: TensorBoard) -> list[str]:
         return [f"Its address is not known: {problem}"]
     lines = ["Your tensorboard will be available on:", url]
     return [*lines, f"It does not answer yet: {problem}"] if problem else lines
-
-
-def _gpus(job: JobSummary) -> str:
-    rows = [(row.name, row.node_ip or "N/A", str(row.gpus)) for row in job.instances]
-    share = f"{job.allocated_gpus}/{job.requested_gpus}"
-    return (
-        f"GPUs:\n{underlined_table(GPUS, rows, indent='  ')}\n\n"
-        f"  Allocated/Requested GPUs of Job: {share}"
-    )
 
 
 def _with_events(parts: list[str], events: Sequence[EventRow] | None, now: datetime) -> str:
