@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -278,11 +278,12 @@ def missing_volumes(
     specs = parsed.replica_specs if parsed is not None else ()
     volumes = [volume for spec in specs for volume in spec.spec.get("volumes") or ()]
     for claim in _names(volumes, "persistentVolumeClaim", "claimName"):
-        if _lacks_claim(client, Key(namespace, claim)):
-            yield (
-                f"there is no volume claim {claim} in the namespace {namespace}: the job waits "
-                "until it exists (`arena data list` shows the claims)"
-            )
+        with suppress(ApiError):  # the user may not read claims: the pods' reason will say it
+            if client.find(PERSISTENT_VOLUME_CLAIMS, Key(namespace, claim)) is None:
+                yield (
+                    f"there is no volume claim {claim} in the namespace {namespace}: the job waits "
+                    "until it exists (`arena data list` shows the claims)"
+                )
     for path in _names(volumes, "hostPath", "path") if local else ():
         if not Path(path).exists():
             yield f"there is no {path} on this machine: the job waits until it exists"
@@ -297,13 +298,6 @@ def _names(volumes: list[Any], source: str, field: str) -> list[str]:
         if isinstance(row, dict) and row.get("type") not in _CREATED_TYPES
     )
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
-
-
-def _lacks_claim(client: BlockingClient, claim: Key) -> bool:
-    try:
-        return client.find(PERSISTENT_VOLUME_CLAIMS, claim) is None
-    except ApiError:
-        return False  # the user may not read claims: the pods' reason will say it
 
 
 def mlflow_address() -> str:
