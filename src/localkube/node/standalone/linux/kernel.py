@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import struct
 
 from localkube.node.standalone.linux import files
 
@@ -61,38 +62,17 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _MountAttr(ctypes.Structure):
-    _fields_ = (
-        ("attr_set", ctypes.c_uint64),
-        ("attr_clr", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns_fd", ctypes.c_uint64),
-    )
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = (
-        ("flags", ctypes.c_uint64),
-        ("mode", ctypes.c_uint64),
-        ("resolve", ctypes.c_uint64),
-    )
-
-
-# A separate function with types: a container's root needs about a hundred of these calls.
-_openat2 = _libc["syscall"]
-_openat2.argtypes = (
-    ctypes.c_long,
-    ctypes.c_int,
-    ctypes.c_char_p,
-    ctypes.POINTER(_OpenHow),
-    ctypes.c_size_t,
-)
-
-
 def _checked(result: int, subject: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), subject)
+
+
+def _syscall(number: int, *arguments: int | bytes) -> int:
+    """A system call that the C library has no function for; negative if it fails."""
+    # Numbers are `long`: as a plain int, the upper half of the register may be anything.
+    numbers = (ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
+    return int(_libc.syscall(ctypes.c_long(number), *numbers))
 
 
 def unshare(flags: int) -> None:
@@ -181,27 +161,21 @@ def unmount(target: str, flags: int = 0) -> None:
 
 def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     """Open a path under the rules of `resolve`; NotImplementedError before Linux 5.6."""
-    how = _OpenHow(flags, 0, resolve)
-    result = _openat2(_SYS_OPENAT2, folder, os.fsencode(path), how, ctypes.sizeof(how))
+    how = struct.pack("=3Q", flags, 0, resolve)
+    result = _syscall(_SYS_OPENAT2, folder, os.fsencode(path), how, len(how))
     # EPERM: a container whose seccomp filter does not know the call. EAGAIN: a race with a rename.
     if result < 0 and ctypes.get_errno() in (errno.ENOSYS, errno.EPERM, errno.EAGAIN):
         raise NotImplementedError
     _checked(result, path)
-    return int(result)
+    return result
 
 
 def make_read_only(fd: int) -> None:
     """Make the mount of an open directory or file, and everything mounted below it, read-only."""
-    attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
-    result = _libc.syscall(
-        ctypes.c_long(_SYS_MOUNT_SETATTR),
-        ctypes.c_int(fd),
-        b"",
-        ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE),
-        ctypes.byref(attributes),
-        ctypes.c_size_t(ctypes.sizeof(attributes)),
-    )
-    if result < 0:  # before Linux 5.12: only this mount
+    flags = _AT_EMPTY_PATH | _AT_RECURSIVE
+    attributes = struct.pack("=4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0)
+    if _syscall(_SYS_MOUNT_SETATTR, fd, b"", flags, attributes, len(attributes)) < 0:
+        # Before Linux 5.12: only this mount.
         mount("none", f"/proc/self/fd/{fd}", flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
 
 
@@ -210,26 +184,15 @@ def copy_mount(path: str) -> int:
 
     The descriptor can be attached in another mount namespace.
     """
-    result = _libc.syscall(
-        ctypes.c_long(_SYS_OPEN_TREE),
-        ctypes.c_int(_AT_FDCWD),
-        ctypes.c_char_p(os.fsencode(path)),
-        ctypes.c_uint(_OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE),
-    )
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE
+    result = _syscall(_SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
     _checked(result, path)
-    return int(result)
+    return result
 
 
 def attach(copy: int, target: int) -> None:
     """Mount what `copy_mount` returned on an open directory."""
-    result = _libc.syscall(
-        ctypes.c_long(_SYS_MOVE_MOUNT),
-        ctypes.c_int(copy),
-        b"",
-        ctypes.c_int(target),
-        b"",
-        ctypes.c_uint(_MOVE_MOUNT_EMPTY_PATHS),
-    )
+    result = _syscall(_SYS_MOVE_MOUNT, copy, b"", target, b"", _MOVE_MOUNT_EMPTY_PATHS)
     _checked(result, "move_mount")
 
 
