@@ -6,12 +6,12 @@ The server checks that the pod exists and is bound before it calls; `pod` is the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from kubekit.errors import MusterError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
     from datetime import datetime
     from socket import socket
 
@@ -92,38 +92,17 @@ class Usage:
     pods: Mapping[str, Mapping[str, Consumption]]
 
 
-@runtime_checkable
-class UsageSource(Protocol):
-    """A backend that also measures its pods."""
+class NodeBackend(Protocol):
+    """The node agent as the API server sees it."""
 
-    async def usage(self) -> Usage:
-        """The newest measurement."""
-
-
-@runtime_checkable
-class PodLogSource(Protocol):
-    """A backend that has logs of pods that are gone."""
+    def logs(self, pod: Raw, options: LogOptions) -> AsyncGenerator[bytes, None]:
+        """The container's output; raises a StatusError if there is none."""
 
     async def pod_logs(self) -> list[PodLog]:
         """Every attempt at a container of a job's pod, whether or not the pod still exists."""
 
     def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncGenerator[bytes, None]:
         """The log of one attempt; raises a StatusError if it was removed in between."""
-
-
-@runtime_checkable
-class TokenOwner(Protocol):
-    """A backend that renews the tokens of its pods."""
-
-    def token_refused(self, uid: str) -> None:
-        """A token of this pod was refused because of its time."""
-
-
-class NodeBackend(Protocol):
-    """The node agent as the API server sees it."""
-
-    def logs(self, pod: Raw, options: LogOptions) -> AsyncGenerator[bytes, None]:
-        """The container's output; raises a StatusError if there is none."""
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
         """Run the command, or attach, until it ends; returns its exit code."""
@@ -136,3 +115,10 @@ class NodeBackend(Protocol):
 
     async def dial(self, address: str, port: int) -> socket:
         """A connection to an address of the pods' network, or of any other."""
+
+    async def usage(self) -> Usage:
+        """What the pods consume; the newest measurement."""
+
+    @property
+    def token_refused(self) -> Callable[[str], None]:
+        """To be called with the uid of a pod whose token was refused because of its time."""

@@ -48,7 +48,6 @@ from localkube.apiserver.verbs import Verbs
 from localkube.apiserver.views import pod_logs, resource_metrics, tables
 from localkube.apiserver.views.watch_events import watch_events
 from localkube.data_directory import DATABASE
-from localkube.node_interface import TokenOwner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -191,7 +190,7 @@ class ApiServer:
 
     def _token_refused(self, uid: str) -> None:
         # A pod cannot renew its own token, and the clock may have been set.
-        if isinstance(self.streams.backend, TokenOwner):
+        if self.streams.backend is not None:
             self.streams.backend.token_refused(uid)
 
     # -- one request -----------------------------------------------------------------------------

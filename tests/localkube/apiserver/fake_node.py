@@ -6,13 +6,16 @@ import asyncio
 import errno
 import socket
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kubekit.request_errors import StatusError
+from localkube.node_interface import Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from kubekit.objects.core import PodLog
     from kubekit.objects.meta import Raw
     from localkube.node_interface import ExecOptions, LogOptions, Streams
 
@@ -111,6 +114,21 @@ class FakeNode:
         sock = socket.create_connection(place)
         sock.setblocking(False)
         return sock
+
+    async def pod_logs(self) -> list[PodLog]:
+        return []
+
+    async def read_pod_log(
+        self, pod_log: PodLog, options: LogOptions
+    ) -> AsyncGenerator[bytes, None]:
+        self.calls.append(options)
+        yield f"log of {pod_log.pod_name}\n".encode()
+
+    async def usage(self) -> Usage:
+        return Usage(datetime.now(UTC), 1.0, {})
+
+    def token_refused(self, uid: str) -> None:
+        """Nothing to do: no program uses a token."""
 
 
 async def _repeat_in_capitals(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

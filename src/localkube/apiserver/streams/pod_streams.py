@@ -21,7 +21,7 @@ from localkube.apiserver.kinds.field_rules import NOT_NEGATIVE
 from localkube.apiserver.kinds.services import ENDPOINTS
 from localkube.apiserver.streams import exec_websocket, http_proxy, port_forward
 from localkube.apiserver.views import pod_logs
-from localkube.node_interface import ExecOptions, LogOptions, PodLogSource
+from localkube.node_interface import ExecOptions, LogOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -128,7 +128,7 @@ class PodStreams:
 
     async def _archived_log(self, request: web.Request, call: Call) -> web.StreamResponse:
         pod_log = await pod_logs.named(call, self.backend)
-        assert isinstance(self.backend, PodLogSource)
+        assert self.backend is not None
         options = log_options(call, pod_log.container, datetime.now(UTC))
         options = replace(options, follow=False, previous=False)
         return await _stream(request, self.backend.read_pod_log(pod_log, options))

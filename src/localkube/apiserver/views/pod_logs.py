@@ -15,7 +15,6 @@ from localkube.apiserver import api_errors
 from localkube.apiserver.http.query_options import selection
 from localkube.apiserver.http.requests import Answer, Call, json_answer
 from localkube.apiserver.views import lists
-from localkube.node_interface import PodLogSource
 
 if TYPE_CHECKING:
     from kubekit.objects.core import PodLog
@@ -45,7 +44,7 @@ async def named(call: Call, backend: NodeBackend | None) -> PodLog:
 async def selected(call: Call, backend: NodeBackend | None) -> list[PodLog]:
     """The logs that the path and the selectors select."""
     selectors = selection(call.resource, call.query, call.route.name)
-    logs: list[PodLog] = await backend.pod_logs() if isinstance(backend, PodLogSource) else []
+    logs = await backend.pod_logs() if backend is not None else []
     found: list[tuple[float, str, PodLog]] = []
     for log in logs:
         meta, at = log.metadata, log.metadata.creation_timestamp

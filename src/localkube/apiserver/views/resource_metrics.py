@@ -12,7 +12,7 @@ from localkube.apiserver import api_errors, codec
 from localkube.apiserver.http.query_options import selection
 from localkube.apiserver.http.requests import Answer, Call, json_answer
 from localkube.apiserver.views import lists
-from localkube.node_interface import Consumption, UsageSource
+from localkube.node_interface import Consumption
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
@@ -35,7 +35,7 @@ async def answer(
     prefix = codec.prefix(measured, call.route.namespace if measured.namespaced else "")
     metas = [codec.decode(e.value)["metadata"] for e in store.scan(prefix) if selected.matches(e)]
     items: list[Raw] = []
-    if isinstance(backend, UsageSource):
+    if backend is not None:
         usage = await backend.usage()
         of_nodes = call.resource.plural == "nodes"
         by_key = _nodes(store, usage) if of_nodes else _pods(usage)

@@ -12,7 +12,6 @@ from tests.localkube.apiserver.fake_node import FakeNode
 from tests.localkube.apiserver.running_server import running_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 LOGS = "/apis/logs.muster.dev/v1"
@@ -45,10 +44,6 @@ class ArchivingNode(FakeNode):
             pod_log("c", 3, "other"),
             pod_log("d", 4, job="k"),
         ]
-
-    async def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncIterator[bytes]:
-        self.calls.append(options)
-        yield f"log of {pod_log.pod_name}\n".encode()
 
 
 async def test_logs_are_listed_and_read_in_their_namespace(tmp_path: Path) -> None:
