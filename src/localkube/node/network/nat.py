@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from localkube.node.network.pod_network import ExternalAccess
 from localkube.node.standalone.linux import netfilter
+from localkube.node.standalone.linux.files import opened
 
 if TYPE_CHECKING:
     import ipaddress
@@ -86,14 +87,11 @@ def _state() -> Iterator[Path]:
     """The directory of saved values, locked."""
     while True:
         _folder().mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(_folder(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with opened(os.open(_folder(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if os.fstat(lock).st_nlink:  # else the last user removed it while we waited
                 yield _folder()
                 return
-        finally:
-            os.close(lock)
 
 
 class Nat(ExternalAccess):

@@ -18,7 +18,7 @@ from localkube.node.network import pod_network
 from localkube.node.network.pod_network import LOOPBACK
 from localkube.node.runtime.container_runtime import Runtime
 from localkube.node.standalone.linux import beneath, kernel
-from localkube.node.standalone.linux.files import inside
+from localkube.node.standalone.linux.files import inside, opened
 from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
@@ -112,13 +112,11 @@ def _link(root: Path, mounts: Iterable[Mount]) -> None:
 def _made(mount: Mount) -> str:
     """The path beneath the mount's volume; it is a directory if it is missing."""
     if mount.sub:
-        top = beneath.open_top(mount.source)
-        try:
-            os.close(beneath.open_beneath(top, mount.sub))
-        except OSError as error:
-            raise CannotRun(f'subPath "{mount.sub}" leads out of its volume') from error
-        finally:
-            os.close(top)
+        with opened(beneath.open_top(mount.source)) as top:
+            try:
+                os.close(beneath.open_beneath(top, mount.sub))
+            except OSError as error:
+                raise CannotRun(f'subPath "{mount.sub}" leads out of its volume') from error
     return mount.sub
 
 

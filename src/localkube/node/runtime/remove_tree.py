@@ -14,6 +14,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from localkube.node.standalone.linux.files import opened
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -105,17 +107,10 @@ def _open(name: Path | str, folder: int | None = None) -> int | None:
 
 def _open_closed(name: Path | str, folder: int | None) -> int | None:
     """A folder whose mode keeps its owner out."""
-    try:
-        place = os.open(name, _PLACE, dir_fd=folder)
-    except OSError:
-        return None
-    try:
+    with contextlib.suppress(OSError), opened(os.open(name, _PLACE, dir_fd=folder)) as place:
         os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
         return os.open(".", _FOLDER, dir_fd=place)
-    except OSError:
-        return None
-    finally:
-        os.close(place)
+    return None
 
 
 def _identity(folder: int) -> tuple[int, int]:

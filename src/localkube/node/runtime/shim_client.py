@@ -90,11 +90,8 @@ def kill_shim(folder: Path) -> None:
 @contextlib.contextmanager
 def _short(folder: Path) -> Any:
     """A path to the folder that is short enough for a unix socket: Linux allows 107 bytes."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with files.opened(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         yield f"/proc/self/fd/{fd}"
-    finally:
-        os.close(fd)
 
 
 class ShimConnection:

@@ -16,6 +16,7 @@ import os
 import stat
 
 from localkube.node.standalone.linux import kernel
+from localkube.node.standalone.linux.files import opened
 
 _FLAGS = os.O_PATH | os.O_CLOEXEC
 _MAX_LINKS = 40  # the kernel's own limit
@@ -81,10 +82,8 @@ def _entry(folder: int, name: str) -> int:
 
 
 def _target(link: int, path: str, links: int, *, in_root: bool) -> str:
-    try:
+    with opened(link):
         target = os.readlink("", dir_fd=link)
-    finally:
-        os.close(link)
     code = errno.ELOOP if links > _MAX_LINKS else 0
     if target.startswith("/") and not in_root:
         code = errno.EXDEV

@@ -5,13 +5,26 @@ State files are written beside their place and renamed, so a reader sees the old
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import stat
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Path = str | os.PathLike[str]
+
+
+@contextlib.contextmanager
+def opened(fd: int) -> Iterator[int]:
+    """An open descriptor, closed at the end of a `with` block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def read(path: Path) -> str:
@@ -73,19 +86,12 @@ def read_end(path: Path, limit: int) -> bytes:
     For files that a program of a pod may have written: a sparse file of any size costs no more
     than `limit`, a FIFO does not block, and a link is not followed.
     """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(OSError), opened(os.open(path, flags)) as fd:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            return b""
-        return os.pread(fd, limit, max(0, status.st_size - limit))
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
+        if stat.S_ISREG(status.st_mode):
+            return os.pread(fd, limit, max(0, status.st_size - limit))
+    return b""
 
 
 def inside(path: str) -> str:
@@ -96,14 +102,11 @@ def inside(path: str) -> str:
 def is_locked(path: Path) -> bool:
     """Whether a process holds the file's lock."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as fd:
+            # A shared lock fails only if a process holds the exclusive one: readers do not count.
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    try:
-        # A shared lock fails only if a process holds the exclusive one: readers do not count.
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(fd)
     return False

@@ -42,6 +42,7 @@ import stat
 from typing import Any, NamedTuple
 
 from localkube.node.standalone.linux import beneath, kernel
+from localkube.node.standalone.linux.files import opened
 
 Step = list[Any]
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -73,7 +74,7 @@ def share(folder: str, tmpfs: list[tuple[str, str]], hidden: list[str]) -> None:
         elif os.path.isdir(path):
             os.mkdir(folder + path)
             kernel.mount(path, folder + path, flags=kernel.MS_BIND | kernel.MS_REC)
-            with _Opened(os.open(folder + path, os.O_PATH | os.O_CLOEXEC)) as mounted:
+            with opened(os.open(folder + path, os.O_PATH | os.O_CLOEXEC)) as mounted:
                 kernel.make_read_only(mounted)
     hide(folder, hidden, [])
     flags = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | _RESTRICTED
@@ -103,7 +104,7 @@ def build(
     proc = copies.pop("proc", -1)
     for name, copy in copies.items():
         os.makedirs(f"{folder}/{name}", exist_ok=True)
-        with _Opened(os.open(f"{folder}/{name}", os.O_PATH | os.O_CLOEXEC)) as target:
+        with opened(os.open(f"{folder}/{name}", os.O_PATH | os.O_CLOEXEC)) as target:
             kernel.attach(copy, target)
     # A bind mount on itself: pivot_root accepts only a mount point.
     kernel.mount(root, root, flags=kernel.MS_BIND)
@@ -131,19 +132,6 @@ def _run_steps(root: str, steps: list[Step], proc: int, hidden: list[str]) -> No
     builder.close()
 
 
-class _Opened:
-    """An open descriptor, closed at the end of a `with` block."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def __enter__(self) -> int:
-        return self._fd
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-
 class _Builder:
     """One method per operation."""
 
@@ -164,7 +152,7 @@ class _Builder:
             except FileExistsError:
                 return
             if mode != 0o755:  # what the umask leaves
-                with _Opened(os.open(name, _DIRECTORY, dir_fd=folder)) as fd:
+                with opened(os.open(name, _DIRECTORY, dir_fd=folder)) as fd:
                     os.fchmod(fd, mode)
 
     def file(self, path: str, text: str, mode: int = 0o644) -> None:
@@ -182,11 +170,11 @@ class _Builder:
             os.symlink(target, name, dir_fd=folder)
 
     def bind(self, source: str, path: str, read_only: bool, sub: str = "") -> None:
-        with _Opened(os.open(source, os.O_PATH | os.O_CLOEXEC)) as folder:
+        with opened(os.open(source, os.O_PATH | os.O_CLOEXEC)) as folder:
             if not sub:
                 self._bind(folder, path, read_only)
                 return
-            with _Opened(_beneath(folder, sub)) as entry:
+            with opened(_beneath(folder, sub)) as entry:
                 self._bind(entry, path, read_only)
 
     def host(self, path: str) -> None:
@@ -206,13 +194,13 @@ class _Builder:
         os.makedirs(folders["workdir"], exist_ok=True)
         os.makedirs(folders["upperdir"], exist_ok=True)
         os.chmod(folders["upperdir"], 0o755)
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as stack:
             options = []
             for option, folder in folders.items():
                 fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 # By descriptor: commas and colons in a path would end the option.
-                options.append(f"{option}={_path(opened.enter_context(_Opened(fd)))}")
-            target = _path(opened.enter_context(self._open(path)))
+                options.append(f"{option}={_path(stack.enter_context(opened(fd)))}")
+            target = _path(stack.enter_context(self._open(path)))
             # Attributes that need no rights beyond our user namespace; Linux 5.11 or newer.
             options.append("userxattr")
             try:
@@ -223,7 +211,7 @@ class _Builder:
 
     def hide(self, path: str) -> None:
         with self._open(path) as target:
-            kernel.mount("muster", _path(target), "tmpfs", kernel.MS_RDONLY, "size=0,mode=755")
+            _cover_with_nothing(target)
 
     def tmpfs(self, path: str, options: str) -> None:
         with self._open(path) as target:
@@ -276,9 +264,9 @@ class _Builder:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             os.close(os.open(name, flags, 0o644, dir_fd=folder))
 
-    def _open(self, path: str) -> _Opened:
+    def _open(self, path: str) -> contextlib.AbstractContextManager[int]:
         """A file or directory of the new root; missing directories are made."""
-        return _Opened(beneath.open_in_root(self._top, path))
+        return opened(beneath.open_in_root(self._top, path))
 
 
 def _beneath(folder: int, sub: str) -> int:
@@ -356,10 +344,8 @@ def _place(path: str, mounts: dict[int, MountPoint]) -> Place | None:
         fd = os.open(path, _FLAGS)
     except OSError:
         return None
-    try:
+    with opened(fd):
         mount = mounts[_mount_number(fd)]
-    finally:
-        os.close(fd)
     below = path[len(mount.path.rstrip("/")) :]
     return Place(mount.shown.device, mount.shown.path + below.rstrip("/"))
 
@@ -370,16 +356,18 @@ def _cover(mount: MountPoint, path: str) -> None:
         fd = os.open(path, _FLAGS)
     except FileNotFoundError:  # the mount that covers it lacks the path
         return
-    try:
+    with opened(fd):
         if _mount_number(fd) != mount.number:
             return
-        target = f"/proc/self/fd/{fd}"
         if stat.S_ISDIR(os.fstat(fd).st_mode):
-            kernel.mount("muster", target, "tmpfs", kernel.MS_RDONLY, "size=0,mode=755")
+            _cover_with_nothing(fd)
         else:
-            kernel.mount("/dev/null", target, flags=kernel.MS_BIND)
-    finally:
-        os.close(fd)
+            kernel.mount("/dev/null", _path(fd), flags=kernel.MS_BIND)
+
+
+def _cover_with_nothing(target: int) -> None:
+    """Mount an empty read-only directory over an open one."""
+    kernel.mount("muster", _path(target), "tmpfs", kernel.MS_RDONLY, "size=0,mode=755")
 
 
 def _mount_number(fd: int) -> int:
