@@ -35,7 +35,7 @@ from kubekit.control.loop import is_cancelled
 from kubekit.errors import Bug, MusterError, UsageError, describe, single_error
 from kubekit.objects.events import EventSubject, EventText
 from kubekit.objects.kinds import CRDS, NODES
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, Raw
 from localkube.apiserver.kinds.custom_resources import KnownKinds
 from localkube.apiserver.server import ApiServer
 from localkube.apiserver.store.damage import damage_text
@@ -43,7 +43,7 @@ from localkube.controllers import controller_manager as controllers
 from localkube.node import agent as node
 from localkube.node.log_archive import LogOwners
 from localkube.node.machine import stopped_pods
-from localkube.node.machine.capacity import declare_nodes
+from localkube.node.machine.capacity import NodeSpec, declare_nodes
 from localkube.node.machine.node_registration import wait_for_nodes
 from localkube.node.machine.python_interpreter import PodPrograms
 from localkube.node.runtime.pod_records import NOTICE_AFTER, read_ending
@@ -52,9 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from kubekit.objects.meta import Raw
     from localkube.node.agent import Watcher
-    from localkube.node.machine.capacity import NodeSpec
 
     Component = Callable[[], Awaitable[None]]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from kubekit.objects.meta import preconditions
+from kubekit.objects.meta import Key, Raw, preconditions
 from kubekit.request_errors import Conflict, NotFound
 from localkube.controllers import batch_job_decision as decisions
 from localkube.controllers.batch_job_pods import FINALIZER, INDEX, failure_annotations, tracked
@@ -20,8 +20,6 @@ from localkube.controllers.workloads import JOBS, PODS, Job, Pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from kubekit.objects.meta import Key, Raw
 
 
 MANAGER = "kubernetes.io/job-controller"

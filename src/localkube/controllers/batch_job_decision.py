@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.objects import conditions
 from kubekit.objects.events import EventText
-from kubekit.objects.meta import MAX_SECONDS, read_timestamp, seconds_left, shifted, timestamp
+from kubekit.objects.meta import MAX_SECONDS, Raw, read_timestamp, seconds_left, shifted, timestamp
 from localkube.controllers import batch_job_pods, workloads
 from localkube.controllers.batch_job_pods import (
     backoff_delay,
@@ -25,15 +25,13 @@ from localkube.controllers.batch_job_pods import (
     matching_rule,
     parse_ranges,
 )
-from localkube.controllers.workloads import BURST
+from localkube.controllers.workloads import BURST, Job, Pod, SuccessRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from kubekit.objects.meta import Raw
     from localkube.controllers.batch_job_pods import PodCounts
-    from localkube.controllers.workloads import Job, Pod, SuccessRule
 
 
 def met_success_rule(job: Job, completed: frozenset[int]) -> int | None:

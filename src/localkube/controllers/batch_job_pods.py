@@ -19,13 +19,12 @@ from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.objects.annotation_values import read_integer
-from kubekit.objects.meta import seconds_left
+from kubekit.objects.meta import Raw, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from kubekit.objects.meta import Raw
     from localkube.controllers.workloads import ExitCodes, FailureRule, Job, Pod
 
 FINALIZER = "batch.kubernetes.io/job-tracking"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kubekit.control.event_recorder import EventRecorder
 from kubekit.control.manager import Manager
 from kubekit.control.work_queue import WorkQueue
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, ObjectMeta
 from localkube.controllers.batch_job_controller import JobController
 from localkube.controllers.cron_job_controller import CronJobController
 from localkube.controllers.daemon_set_controller import DaemonSetController
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from kubekit.client.client import Client
     from kubekit.control.loop import RequeueAfter
     from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import ObjectMeta
     from kubekit.watch.informer import Informer
 
 _WORKERS = 4

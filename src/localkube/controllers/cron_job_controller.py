@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.errors import MusterError
 from kubekit.objects.events import EventText
-from kubekit.objects.meta import read_timestamp, shifted, timestamp
+from kubekit.objects.meta import Key, Raw, read_timestamp, shifted, timestamp
 from kubekit.request_errors import AlreadyExists, NotFound
 from localkube import cron_schedule
 from localkube.controllers.batch_job_decision import end_of
@@ -24,7 +24,6 @@ from localkube.controllers.workloads import CRON_JOBS, JOBS, CronJob, Job, owner
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kubekit.objects.meta import Key, Raw
     from localkube.cron_schedule import Schedule
 
 _TIME = "batch.kubernetes.io/cronjob-scheduled-timestamp"

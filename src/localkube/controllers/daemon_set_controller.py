@@ -16,7 +16,7 @@ from localkube.controllers.daemon_set_decision import (
     tolerations,
 )
 from localkube.controllers.pod_control import OwnerController, new_pod
-from localkube.controllers.workloads import BURST, DAEMON_SETS, DaemonSet, Pod, available_in
+from localkube.controllers.workloads import BURST, DAEMON_SETS, DaemonSet, Node, Pod, available_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Key, Raw
     from kubekit.watch.informer_cache import Change
     from localkube.controllers.daemon_set_decision import Plan
-    from localkube.controllers.workloads import Node
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0
 """Seconds between deletions of failed pods on one node."""

@@ -28,7 +28,7 @@ from kubekit.objects.selectors import InvalidSelector, Requirement, Selector
 from localkube.controllers import workloads
 from localkube.controllers.controller_revisions import HASH, by_number
 from localkube.controllers.node_taints import tolerates
-from localkube.controllers.workloads import PodSpec, share
+from localkube.controllers.workloads import ControllerRevision, DaemonSet, Node, Pod, PodSpec, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from kubekit.objects.affinity import NodeSelectorTerm, SelectorRequirement
     from kubekit.objects.meta import Raw
-    from localkube.controllers.workloads import ControllerRevision, DaemonSet, Node, Pod
 
 
 # -- nodes ----------------------------------------------------------------------------------------

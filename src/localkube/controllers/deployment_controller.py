@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from kubekit.objects.events import EventText
-from kubekit.objects.meta import preconditions
+from kubekit.objects.meta import Raw, preconditions
 from kubekit.request_errors import AlreadyExists, NotFound
 from localkube.controllers import deployment_revisions
 from localkube.controllers import deployment_rollout as decisions
@@ -28,7 +28,6 @@ from localkube.controllers.workloads import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kubekit.objects.meta import Raw
     from localkube.controllers.deployment_rollout import Step
 
 

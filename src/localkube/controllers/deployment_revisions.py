@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.objects.annotation_values import MAX_INTEGER, read_integer
-from kubekit.objects.meta import SUFFIX_LETTERS
+from kubekit.objects.meta import SUFFIX_LETTERS, ObjectMeta, Raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kubekit.objects.meta import ObjectMeta, Raw
     from localkube.controllers.workloads import Deployment, ReplicaSet
 
 HASH = "pod-template-hash"

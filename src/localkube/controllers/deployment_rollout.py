@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING
 
 from kubekit.objects import conditions
 from kubekit.objects.annotation_values import read_integer
-from kubekit.objects.meta import read_timestamp, shifted
+from kubekit.objects.meta import Raw, read_timestamp, shifted
 from localkube.controllers import deployment_revisions
 from localkube.controllers.deployment_revisions import DESIRED, MAXIMUM, by_age
-from localkube.controllers.workloads import NO_LIMIT, share
+from localkube.controllers.workloads import NO_LIMIT, Deployment, ReplicaSet, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from kubekit.objects.meta import Raw
-    from localkube.controllers.workloads import Deployment, ReplicaSet
 
 Sizes = dict[str, int]
 """The size of each set by name; sets that keep their size may be left out."""

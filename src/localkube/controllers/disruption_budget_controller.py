@@ -18,20 +18,18 @@ from kubekit.control.loop import RequeueAfter
 from kubekit.objects import conditions
 from kubekit.objects.events import EventText
 from kubekit.objects.kinds import Kind
-from kubekit.objects.meta import Key, Raw, read_timestamp, shifted, timestamp
+from kubekit.objects.meta import Key, OwnerReference, Raw, read_timestamp, shifted, timestamp
 from kubekit.objects.selectors import InvalidSelector, from_labels
 from kubekit.request_errors import NotFound
-from localkube.controllers.shared_informers import NAMESPACE, possible_owners
+from localkube.controllers.shared_informers import NAMESPACE, SharedInformers, possible_owners
 from localkube.controllers.workloads import ready, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from kubekit.objects.meta import OwnerReference
     from kubekit.watch.informer_cache import Change
     from localkube.controllers.pod_control import PodControl
-    from localkube.controllers.shared_informers import SharedInformers
     from localkube.controllers.workloads import DisruptionBudget, DisruptionBudgetSpec, Pod
 
 _ALLOWED = "DisruptionAllowed"

@@ -13,18 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.objects.core import port_number
-from kubekit.objects.kinds import SERVICES
+from kubekit.objects.core import Service, ServicePort, port_number
+from kubekit.objects.kinds import SERVICES, Kind
 from localkube.controllers import workloads
-from localkube.controllers.workloads import owner_reference
+from localkube.controllers.workloads import Pod, owner_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kubekit.objects.core import Service, ServicePort
-    from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import ObjectMeta, Raw
-    from localkube.controllers.workloads import Pod
 
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

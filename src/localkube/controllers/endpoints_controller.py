@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.objects.kinds import Kind
-from kubekit.objects.meta import ObjectMeta, Raw, key_of
+from kubekit.objects.meta import Key, ObjectMeta, Raw, key_of
 from kubekit.request_errors import AlreadyExists, NotFound
 from kubekit.watch.informer import Informer
 from localkube.controllers import endpoint_addresses
 from localkube.controllers.pod_control import generate_name
-from localkube.controllers.shared_informers import NAMESPACE
+from localkube.controllers.shared_informers import NAMESPACE, SharedInformers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kubekit.client.client import Client
     from kubekit.objects.core import Service
-    from kubekit.objects.meta import Key
     from kubekit.watch.informer_cache import Change
-    from localkube.controllers.shared_informers import SharedInformers
     from localkube.controllers.workloads import Pod
 
 SLICES: Kind[Raw] = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", dict)

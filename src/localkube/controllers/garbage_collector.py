@@ -18,7 +18,7 @@ from kubekit.control.loop import RequeueAfter, run_workers
 from kubekit.control.work_queue import WorkQueue
 from kubekit.errors import MusterError
 from kubekit.objects.kinds import CRDS, Kind, PartialObjectMetadata
-from kubekit.objects.meta import Key, preconditions
+from kubekit.objects.meta import Key, ObjectMeta, OwnerReference, Raw, preconditions
 from kubekit.request_errors import ApiError, Conflict, NotFound
 from kubekit.telemetry import unexpected_errors
 from kubekit.watch.informer import Informer
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kubekit.client.client import Client
-    from kubekit.objects.meta import ObjectMeta, OwnerReference, Raw
     from kubekit.watch.informer_cache import Change
 
     Listener = Callable[[ObjectMeta, bool], None]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from kubekit.control.loop import RequeueAfter
 from kubekit.objects import conditions
 from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, Kind
-from kubekit.objects.meta import Key, merge_patch
+from kubekit.objects.meta import Key, Raw, merge_patch
 from kubekit.request_errors import AlreadyExists, Forbidden, NotFound, Unsupported
 from kubekit.watch.informer import Informer
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.client import Client
     from kubekit.objects.core import ConfigMap
-    from kubekit.objects.meta import Raw
     from localkube.controllers.garbage_collector import Inventory
     from localkube.controllers.owner_graph import Item
     from localkube.controllers.shared_informers import SharedInformers

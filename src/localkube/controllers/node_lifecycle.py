@@ -35,8 +35,8 @@ from kubekit.request_errors import Conflict, NotFound
 from kubekit.watch.informer import Informer
 from localkube.controllers import node_taints
 from localkube.controllers.node_taints import tolerates
-from localkube.controllers.shared_informers import NODE
-from localkube.controllers.workloads import NODES, PODS, ready
+from localkube.controllers.shared_informers import NODE, SharedInformers
+from localkube.controllers.workloads import NODES, PODS, Node, Pod, TimedTaint, ready
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Lease
     from kubekit.watch.informer_cache import Change
     from localkube.controllers.pod_control import PodControl
-    from localkube.controllers.shared_informers import SharedInformers
-    from localkube.controllers.workloads import Node, Pod, TimedTaint
 
 GRACE = 50.0
 """Seconds without a heartbeat after which a node counts as unreachable."""

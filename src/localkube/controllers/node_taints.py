@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.objects.conditions import new_condition
-from kubekit.objects.meta import condition_is_true, find_condition, timestamp
+from kubekit.objects.meta import Raw, condition_is_true, find_condition, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from kubekit.objects.meta import Raw
     from localkube.controllers.workloads import Node, TimedTaint, TimedToleration
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"

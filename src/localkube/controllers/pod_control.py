@@ -27,13 +27,20 @@ from kubekit.control.loop import RequeueAfter
 from kubekit.errors import MusterError
 from kubekit.objects.events import EventText, event_subject
 from kubekit.objects.meta import SUFFIX_LETTERS, merge_patch, preconditions
-from kubekit.objects.selectors import from_labels
+from kubekit.objects.selectors import Selector, from_labels
 from kubekit.request_errors import AlreadyExists, ApiError, Conflict, NotFound
 from localkube.controllers import controller_revisions as revisions
-from localkube.controllers.shared_informers import candidates, possible_owners
+from localkube.controllers.shared_informers import SharedInformers, candidates, possible_owners
 from localkube.controllers.workloads import (
     CONTROLLER_REVISIONS,
     PODS,
+    ControllerRevision,
+    DaemonSet,
+    Deployment,
+    Job,
+    Pod,
+    ReplicaSet,
+    StatefulSet,
     copied_metadata,
     owner_reference,
 )
@@ -46,19 +53,8 @@ if TYPE_CHECKING:
     from kubekit.control.event_recorder import EventRecorder
     from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import HasMetadata, Key, ObjectMeta, OwnerReference, Raw
-    from kubekit.objects.selectors import Selector
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
-    from localkube.controllers.shared_informers import SharedInformers
-    from localkube.controllers.workloads import (
-        ControllerRevision,
-        DaemonSet,
-        Deployment,
-        Job,
-        Pod,
-        ReplicaSet,
-        StatefulSet,
-    )
 
     Owner = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job
     OwnerT = TypeVar("OwnerT", bound=HasMetadata)

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, Raw
 from localkube.controllers import workloads
 from localkube.controllers.controller_revisions import HASH, by_number
 from localkube.controllers.workloads import (
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from kubekit.objects.meta import Raw
     from localkube.controllers.workloads import ControllerRevision, Pod, StatefulSet
 
 _NAME = re.compile(r"(.*)-([0-9]+)")

@@ -40,7 +40,7 @@ from localkube.node.network.rootless_network import RootlessNetwork
 from localkube.node.network.service_addresses import NOT_HEADLESS, SLICES
 from localkube.node.network.service_router import ServiceRouter
 from localkube.node.node_api import Backend
-from localkube.node.pod import PODS_TO_RUN
+from localkube.node.pod import PODS_TO_RUN, Pod
 from localkube.node.pod_events import PodEvents
 from localkube.node.pod_loop import PodLoop
 from localkube.node.probes import ContainerTasks, HandlerRunner, Prober
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Service
     from kubekit.watch.informer_cache import Change
     from localkube.node.machine.capacity import NodeSpec
-    from localkube.node.pod import Pod
     from localkube.node.runtime.container_runtime import Runtime
 
     Watcher = Callable[[Client, PodFolders], Callable[[], Awaitable[None]]]

@@ -17,30 +17,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubekit.objects import quantity
-from kubekit.objects.core import check_image_name
+from kubekit.objects.core import Quantity, Service, check_image_name
 from localkube.node import env_and_files
 from localkube.node.network.service_addresses import service_links
-from localkube.node.pod import MissingReference
+from localkube.node.pod import Container, Handler, MissingReference, Pod
 from localkube.node.runtime.cgroups import Resources, processes_per_pod
-from localkube.node.runtime.container_runtime import ContainerSpec, SandboxSpec
+from localkube.node.runtime.container_runtime import ContainerSpec, Runtime, SandboxSpec
 from localkube.node.runtime.pod_records import AttemptKey
-from localkube.node.service_account import TOKEN_DIRECTORY
-from localkube.node.volumes import in_memory, mounts
+from localkube.node.service_account import TOKEN_DIRECTORY, ApiAddress, ServiceAccountTokens
+from localkube.node.volumes import VolumeDirectories, in_memory, mounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kubekit.objects.core import Quantity, Service
     from kubekit.watch.informer import Informer
     from localkube.node.config_maps_and_secrets import ReferenceReader, VolumeFreshness
     from localkube.node.machine.gpus import GpuAllocator
     from localkube.node.network.hosts_file import HostsFiles
-    from localkube.node.pod import Container, Handler, Pod
     from localkube.node.pod_events import PodEvents
     from localkube.node.probes import ContainerTasks, HandlerRunner
-    from localkube.node.runtime.container_runtime import Runtime
-    from localkube.node.service_account import ApiAddress, ServiceAccountTokens
-    from localkube.node.volumes import VolumeDirectories
 
 _FROM_LOG = "FallbackToLogsOnError"
 _MIN_AFTER_HOOK = 2.0

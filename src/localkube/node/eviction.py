@@ -30,7 +30,7 @@ from kubekit.objects.enforced_limits import EVICTED
 from kubekit.objects.kinds import PODS
 from kubekit.telemetry import unexpected_errors
 from kubekit.telemetry.unexpected_errors import RepeatedLine
-from localkube.node.pod import is_sidecar_container
+from localkube.node.pod import Container, Pod, is_sidecar_container
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from kubekit.client.client import Client
     from kubekit.watch.informer import Informer
-    from localkube.node.pod import Container, Pod
     from localkube.node.pod_events import PodEvents
 
 log = logging.getLogger(__name__)

@@ -21,16 +21,14 @@ import msgspec
 from msgspec.structs import replace
 
 from kubekit.objects.core import PodLog
-from kubekit.objects.kinds import decoder_of
-from kubekit.objects.meta import ObjectMeta, OwnerReference
+from kubekit.objects.kinds import Kind, decoder_of
+from kubekit.objects.meta import ObjectMeta, OwnerReference, Raw
 from localkube.node.standalone.linux import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import Raw
     from localkube.node.pod import Pod
     from localkube.node.runtime.pod_records import Attempt
 

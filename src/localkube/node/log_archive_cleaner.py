@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import MusterError, describe
 from kubekit.objects.kinds import PartialObjectMetadata
-from kubekit.objects.meta import Key, OwnerReference
+from kubekit.objects.meta import Key, OwnerReference, Raw
 from kubekit.request_errors import NotFound
 from kubekit.telemetry import unexpected_errors
 from kubekit.watch.informer import Informer
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kubekit.client.client import Client
     from kubekit.control.manager import Manager
     from kubekit.objects.core import PodLog
-    from kubekit.objects.meta import Raw
     from kubekit.watch.informer_cache import Change
     from localkube.node.log_archive import LogArchive, LogOwners
 

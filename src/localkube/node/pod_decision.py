@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import seconds_left
-from localkube.node.pod import is_sidecar_container
+from localkube.node.pod import Container, Pod, is_sidecar_container
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from localkube.node.pod import Container, Pod
     from localkube.node.runtime.pod_records import Attempt, PodRecord
 
 # The delays of the kubelet: 10 s, doubled with every restart, at most five minutes.

@@ -20,9 +20,9 @@ from kubekit.objects.kinds import PODS
 from kubekit.objects.quantity import MAX_INT64, InvalidQuantity
 from kubekit.request_errors import Conflict, NotFound
 from localkube.node.descriptors import OutOfDescriptors
-from localkube.node.log_archive import job_pod
+from localkube.node.log_archive import LogOwners, job_pod
 from localkube.node.network.pod_network import OutOfAddresses
-from localkube.node.pod import PODS_TO_RUN, MissingReference
+from localkube.node.pod import PODS_TO_RUN, MissingReference, Pod
 from localkube.node.pod_decision import (
     Close,
     Decision,
@@ -34,7 +34,7 @@ from localkube.node.pod_decision import (
     restart_delay,
 )
 from localkube.node.pod_status import WaitingReason, discarded_message, pod_status
-from localkube.node.runtime.pod_records import LOST
+from localkube.node.runtime.pod_records import LOST, PodRecord
 from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
@@ -45,13 +45,10 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Key, Raw
     from kubekit.watch.informer import Informer
     from localkube.node.container_lifecycle import ContainerStarter, ContainerStopper
-    from localkube.node.log_archive import LogOwners
-    from localkube.node.pod import Pod
     from localkube.node.pod_decision import Action
     from localkube.node.pod_events import PodEvents
     from localkube.node.probes import Prober
     from localkube.node.runtime.container_runtime import Runtime
-    from localkube.node.runtime.pod_records import PodRecord
 
 _MAX_ROUNDS = 6
 """How often one visit decides and acts, before other pods get their turn."""

@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import to_builtins
 
 from kubekit.objects.conditions import FILES_DISCARDED, disruption_condition
-from kubekit.objects.meta import find_condition, timestamp
+from kubekit.objects.meta import Condition, Raw, find_condition, timestamp
 from localkube.node import pod_decision
 from localkube.node.machine import stopped_pods
-from localkube.node.pod import is_sidecar_container
-from localkube.node.runtime.pod_records import LOST, State
+from localkube.node.pod import Container, Pod, is_sidecar_container
+from localkube.node.runtime.pod_records import LOST, Attempt, PodRecord, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kubekit.objects.meta import Condition, Raw
-    from localkube.node.pod import Container, Pod
-    from localkube.node.runtime.pod_records import Attempt, PodRecord
 
 _NOT_IN_PATH = re.compile(r'cannot run "[^/"]+": No such file or directory')
 _PATH_HINT = (

@@ -23,7 +23,7 @@ from kubekit import errors
 from kubekit.objects.core import port_number
 from kubekit.serving.acceptor import is_lack
 from kubekit.telemetry import unexpected_errors
-from localkube.node.runtime.pod_records import AttemptKey, Health, State
+from localkube.node.runtime.pod_records import Attempt, AttemptKey, Health, PodRecord, State
 from localkube.node.standalone import shim_socket
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from localkube.node.pod import Container, Handler, HttpGet, Pod, Port, Probe
     from localkube.node.pod_events import PodEvents
     from localkube.node.runtime.container_runtime import Runtime
-    from localkube.node.runtime.pod_records import Attempt, PodRecord
 
     Work = Callable[[], Coroutine[Any, Any, None]]
 

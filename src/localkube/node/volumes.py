@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.objects import quantity
 from localkube.node import env_and_files
-from localkube.node.env_and_files import VolumeFile, volume_files
-from localkube.node.pod import MissingReference
+from localkube.node.env_and_files import PodContext, VolumeFile, volume_files
+from localkube.node.pod import Container, HostPath, MissingReference, Pod, Volume, VolumeMount
 from localkube.node.runtime.remove_tree import remove_tree
 from localkube.node.runtime.rootfs import Mount
 from localkube.node.standalone.linux.files import inside
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
     from localkube.node.config_maps_and_secrets import ReferenceReader
-    from localkube.node.env_and_files import PodContext
-    from localkube.node.pod import Container, HostPath, Pod, Volume, VolumeMount
     from localkube.node.pod_events import PodEvents
 
 CLAIMS_FOLDER = "volumes"

@@ -14,13 +14,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubekit.objects import quantity
-from localkube.node.pod import MissingReference
+from localkube.node.pod import Container, MissingReference, Pod
 from localkube.node.standalone.linux import files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from localkube.node.pod import Container, Pod
     from localkube.node.runtime.pod_records import PodRecords
 
 RESOURCE = "nvidia.com/gpu"

@@ -11,24 +11,22 @@ import asyncio
 import logging
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kubekit.errors import MusterError
 from kubekit.objects import enforced_limits
 from kubekit.objects.enforced_limits import ANNOTATIONS
 from kubekit.objects.kinds import LEASES, NAMESPACES, NODES
-from kubekit.objects.meta import Key, condition_is_true, timestamp
+from kubekit.objects.meta import Key, Raw, condition_is_true, timestamp
 from kubekit.request_errors import AlreadyExists, NotFound
 from localkube.node.machine import capacity, gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
 
     from kubekit.client.client import Client
     from kubekit.objects.core import Node
-    from kubekit.objects.meta import Raw
     from localkube.node.machine.capacity import NodeSpec
 
     Resources = Mapping[str, str]

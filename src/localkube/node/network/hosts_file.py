@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kubekit.errors import describe
 from kubekit.telemetry.unexpected_errors import RepeatedLine, isolated
 from localkube.node.network.service_addresses import has_address
-from localkube.node.pod import Pod
+from localkube.node.pod import HostAlias, Pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Key
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
-    from localkube.node.pod import HostAlias
     from localkube.node.runtime.container_runtime import Runtime
 
 

@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubekit.objects.core import port_number
+from kubekit.objects.core import Service, ServicePort, port_number
 from kubekit.objects.events import EventText, event_subject
 from kubekit.objects.kinds import SERVICES
-from kubekit.objects.meta import condition_is_true
+from kubekit.objects.meta import Key, condition_is_true
 from kubekit.telemetry.unexpected_errors import isolated
 from localkube.node.network.forwarder import Forwarder
-from localkube.node.network.pod_network import LOOPBACK
+from localkube.node.network.pod_network import LOOPBACK, Network
 from localkube.node.network.service_addresses import API_SERVICE, has_address, service_ports
 from localkube.node.pod_events import COMPONENT
 from localkube.node_interface import CannotRun
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kubekit.control.event_recorder import EventRecorder
-    from kubekit.objects.core import Service, ServicePort
-    from kubekit.objects.meta import Key
     from kubekit.serving.acceptor import Acceptor
     from kubekit.watch.informer import Informer
-    from localkube.node.network.pod_network import Network
     from localkube.node.network.service_addresses import EndpointSlice
     from localkube.node.pod import Pod
     from localkube.node.runtime.container_runtime import Runtime

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from localkube.node.network import pod_network
 from localkube.node.network.pod_network import LOOPBACK
 from localkube.node.runtime import processes
-from localkube.node.runtime.container_runtime import Runtime
+from localkube.node.runtime.container_runtime import ContainerSpec, Runtime, SandboxSpec
 from localkube.node.runtime.processes import fork_program, kill_and_wait, last_line
 from localkube.node.runtime.rootfs import HostTree, Mount, RootfsRules, plan_rootfs
 from localkube.node.standalone.linux import files, kernel
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from kubekit.objects.meta import Key, Raw
     from localkube.node.network.bridge import BridgeNetwork
-    from localkube.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 
 _START_TIMEOUT = 10.0
 

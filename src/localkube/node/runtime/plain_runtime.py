@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from localkube.node.network import pod_network
 from localkube.node.network.pod_network import LOOPBACK
-from localkube.node.runtime.container_runtime import Runtime
+from localkube.node.runtime.container_runtime import ContainerSpec, Runtime, SandboxSpec
 from localkube.node.standalone.linux import beneath, kernel
 from localkube.node.standalone.linux.files import inside, opened
 from localkube.node_interface import CannotRun
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from socket import socket
 
     from kubekit.objects.meta import Key
-    from localkube.node.runtime.container_runtime import ContainerSpec, SandboxSpec
     from localkube.node.runtime.rootfs import Mount
 
 MARK = "MUSTER_POD"
