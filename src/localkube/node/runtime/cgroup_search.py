@@ -170,17 +170,10 @@ def _works(hierarchy: Hierarchy) -> bool:
     except OSError:
         return False
     finally:
-        for folder in (trial, hierarchy.folder):  # it stays if pods of an earlier daemon use it
-            if folder.is_dir():
-                _remove_if_empty(folder)
+        for folder in (trial, hierarchy.folder):
+            with contextlib.suppress(OSError):  # it stays if pods of an earlier daemon use it
+                folder.rmdir()
     return True
-
-
-def _remove_if_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return
 
 
 def _words(file: Path) -> list[str]:
@@ -244,9 +237,7 @@ def _start(bus: str, unit: str) -> str:
 def _own_group() -> str:
     """The group of this process in version 2."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                return line.removeprefix("0::")
+        return Machine().own_groups().get("", "")
     return ""
 
 

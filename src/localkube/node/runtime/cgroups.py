@@ -135,7 +135,7 @@ class ControlGroups:
     """The groups of one cluster's containers. Until `use` there is no place for them."""
 
     def __init__(self, data_dir: Path, processors: int) -> None:
-        self._file = data_dir / _FILE
+        self._data_dir = data_dir
         self._processors = processors
         self._place = Place()
 
@@ -143,10 +143,10 @@ class ControlGroups:
         """Make groups in this place from now on."""
         self._place = place
         folders = [str(hierarchy.folder) for hierarchy in place.hierarchies]
-        earlier = [str(folder) for folder in self._folders() if folder.is_dir()]
+        earlier = [str(folder) for folder in saved_groups(self._data_dir)]
         lines = dict.fromkeys([*folders, *earlier])
         if lines:
-            files.write_atomically(self._file, "\n".join(lines) + "\n")
+            files.write_atomically(self._data_dir / _FILE, "\n".join(lines) + "\n")
 
     @property
     def enforcement(self) -> dict[str, str]:
@@ -170,7 +170,7 @@ class ControlGroups:
                 hierarchy.set_weight(self._processors)
                 group.mkdir(exist_ok=True)
                 for file, value, required in settings:
-                    write = _write if required else _write_if_possible
+                    write = Path.write_text if required else _write_if_possible
                     write(group / file, value)
             except OSError as error:
                 message = f"cannot set the limits of {name}: {error.strerror}"
@@ -183,8 +183,8 @@ class ControlGroups:
 
     def remove(self, prefix: str) -> None:
         """Remove the groups with this prefix; groups in use stay."""
-        for folder in self._folders():
-            for group in folder.iterdir() if folder.is_dir() else ():
+        for folder in saved_groups(self._data_dir):
+            for group in folder.iterdir():
                 if group.is_dir() and group.name.startswith(prefix):
                     with contextlib.suppress(OSError):
                         group.rmdir()
@@ -192,28 +192,22 @@ class ControlGroups:
     def close(self) -> None:
         """Remove all groups."""
         self.remove("")
-        for folder in self._folders():
+        for folder in saved_groups(self._data_dir):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        if not saved_groups(self._file.parent):  # else the next `down` removes the rest
-            self._file.unlink(missing_ok=True)
+        if not saved_groups(self._data_dir):  # else the next `down` removes the rest
+            (self._data_dir / _FILE).unlink(missing_ok=True)
         if self._place.leaf is not None:
             _leave(self._place.leaf)
-
-    def _folders(self) -> list[Path]:
-        return _saved_folders(self._file)
 
 
 def saved_groups(data_dir: Path) -> list[Path]:
     """The groups of the cluster with this data directory that exist."""
-    return [folder for folder in _saved_folders(data_dir / _FILE) if folder.is_dir()]
-
-
-def _saved_folders(file: Path) -> list[Path]:
     try:
-        return [Path(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = (data_dir / _FILE).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
+    return [folder for folder in map(Path, lines) if folder.is_dir()]
 
 
 def _leave(leaf: Path) -> None:
@@ -224,10 +218,6 @@ def _leave(leaf: Path) -> None:
         (group / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in enabled))
         (group / "cgroup.procs").write_text("0")
         leaf.rmdir()
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_text(text)
 
 
 def _write_if_possible(file: Path, text: str) -> None:
