@@ -16,7 +16,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from kubekit.errors import UsageError, describe
+from kubekit.errors import describe
 from kubekit.objects.annotation_values import read_integer
 from localkube.data_directory import cluster_hash
 from localkube.node.network import service_rules
@@ -58,6 +58,8 @@ class BridgeNetwork(Network):
 
     has_services = True
     host_needs_proxy = False
+    addresses: Addresses
+    """Of pods; like the range of services, known when the network is open."""
 
     def __init__(self, data_dir: Path) -> None:
         digest = cluster_hash(data_dir)
@@ -66,24 +68,10 @@ class BridgeNetwork(Network):
         self._seed = int(digest[8:16], 16)
         self._file = data_dir / "network"
         self.external = self._nat = Nat(self.bridge)
-        self._addresses: Addresses | None = None
-        self._service_range: Subnet | None = None
         self._netfilter: socket.socket | None = None
         self._services_open = False
         self._writing_rules = threading.Lock()
         self._saving = asyncio.Lock()
-
-    @property
-    def addresses(self) -> Addresses:
-        if self._addresses is None:
-            raise UsageError("the pods' network is not open")
-        return self._addresses
-
-    @property
-    def service_range(self) -> Subnet:
-        if self._service_range is None:
-            raise UsageError("the pods' network is not open")
-        return self._service_range
 
     async def dial(self, address: str, port: int) -> socket.socket:
         if address == self.gateway:
@@ -197,9 +185,9 @@ class BridgeNetwork(Network):
     def choose_subnet(self, routes: Iterable[Subnet]) -> None:
         """The saved subnets if they are still free: pods and services then keep their addresses."""
         routes, saved = list(routes), files.read_json(self._file)
-        self._addresses = self._saved(saved, routes)
-        self._service_range = self._saved_range(saved, [*routes, self._addresses.subnet])
-        self._save(self._addresses.table())
+        self.addresses = self._saved(saved, routes)
+        self.service_range = self._saved_range(saved, [*routes, self.addresses.subnet])
+        self._save(self.addresses.table())
 
     @property
     def interface(self) -> ipaddress.IPv4Interface:

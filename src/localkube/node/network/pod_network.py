@@ -46,14 +46,11 @@ class Network:
     """Whether virtual addresses of services lead to their endpoints."""
     host_needs_proxy = True
     """Whether programs on the machine's own network reach services only through a proxy."""
+    service_range = IPv4Network("10.96.0.0/16")
+    """The virtual addresses of services."""
 
     def __init__(self) -> None:
         self.external = ExternalAccess("the machine's own network")
-
-    @property
-    def service_range(self) -> IPv4Network:
-        """The virtual addresses of services."""
-        return IPv4Network("10.96.0.0/16")
 
     @property
     def gateway(self) -> str:
@@ -123,28 +120,21 @@ async def connect_from_host(address: str, port: int) -> socket.socket:
 
 async def connect_from_pod(pid: int, address: str, port: int, errors: Path) -> socket.socket:
     """A connection from inside the pod of this process."""
-    sock = await asyncio.to_thread(_open, errors, pid=pid, connect=(address, port))
+    sock = await asyncio.to_thread(open_in_namespace, pid, errors, connect=(address, port))
     sock.setblocking(False)
     return sock
 
 
-def listen_in_namespace(pid: int, address: str, port: int, errors: Path) -> socket.socket:
-    """A listening socket in the network namespace of a process."""
-    return _open(errors, pid=pid, listen=(address, port))
-
-
-def netlink_in_namespace(pid: int, protocol: int, errors: Path) -> socket.socket:
-    """A netlink socket to the kernel, for the network namespace of a process."""
-    return _open(errors, pid=pid, netlink=protocol)
-
-
-def _open(errors: Path, **request: Any) -> socket.socket:
+def open_in_namespace(pid: int, errors: Path, **request: Any) -> socket.socket:
+    """A socket in the network namespace of a process; the program `open_socket` says which kinds
+    there are."""
+    arguments = [json.dumps({"pid": pid, **request})]
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        pid = start_program("open_socket", [json.dumps(request)], {0: theirs.fileno()}, errors)
+        helper = start_program("open_socket", arguments, {0: theirs.fileno()}, errors)
         theirs.close()
         message, fds, _, _ = socket.recv_fds(ours, 4096, 1)
-        os.waitpid(pid, 0)
+        os.waitpid(helper, 0)
     if not fds:
         reason = message.decode().removeprefix("no")
         raise CannotRun(reason or "the helper program exited without a message")

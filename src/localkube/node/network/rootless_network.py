@@ -62,10 +62,10 @@ class RootlessNetwork(BridgeNetwork):
 
     def netlink(self, protocol: int) -> socket.socket:
         # The user who owns a user namespace has all rights in it, also from outside.
-        return pod_network.netlink_in_namespace(self.holder, protocol, self._errors)
+        return pod_network.open_in_namespace(self.holder, self._errors, netlink=protocol)
 
     def listen_at(self, address: str, port: int) -> socket.socket:
-        return pod_network.listen_in_namespace(self.holder, address, port, self._errors)
+        return pod_network.open_in_namespace(self.holder, self._errors, listen=(address, port))
 
     async def connect(self, address: str, port: int) -> socket.socket:
         return await pod_network.connect_from_pod(self.holder, address, port, self._errors)
