@@ -222,6 +222,14 @@ class Taint(Object, frozen=True):
     effect: str = ""
 
 
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a pod with this toleration may be on a node with this taint."""
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    same = bool(toleration.key) and toleration.value == taint.value
+    return toleration.operator == "Exists" or same
+
+
 class NodeSpec(Object, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()

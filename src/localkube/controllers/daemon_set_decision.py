@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.core import tolerates
 from kubekit.objects.events import EventText
 from kubekit.objects.quantity import MAX_INT64
 from kubekit.objects.selectors import InvalidSelector, Requirement, Selector
 from localkube.controllers import workloads
 from localkube.controllers.controller_revisions import HASH, by_number
-from localkube.controllers.node_taints import tolerates
 from localkube.controllers.workloads import ControllerRevision, DaemonSet, Node, Pod, PodSpec, share
 
 if TYPE_CHECKING:

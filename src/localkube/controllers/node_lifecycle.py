@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.control.loop import RequeueAfter
 from kubekit.objects.conditions import disruption_condition
+from kubekit.objects.core import tolerates
 from kubekit.objects.events import EventText
 from kubekit.objects.kinds import LEASES
 from kubekit.objects.meta import (
@@ -34,7 +35,6 @@ from kubekit.objects.meta import (
 from kubekit.request_errors import Conflict, NotFound
 from kubekit.watch.informer import Informer
 from localkube.controllers import node_taints
-from localkube.controllers.node_taints import tolerates
 from localkube.controllers.shared_informers import NODE, SharedInformers
 from localkube.controllers.workloads import NODES, PODS, Node, Pod, TimedTaint, ready
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from localkube.controllers.workloads import Node, TimedTaint, TimedToleration
+    from localkube.controllers.workloads import Node, TimedTaint
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -94,13 +94,3 @@ def _desired(node: Node, evicts: bool) -> Sequence[tuple[str, str]]:
 def _manifest(taint: TimedTaint) -> Raw:
     fields: Raw = msgspec.to_builtins(taint)
     return {name: value for name, value in fields.items() if value}
-
-
-def tolerates(toleration: TimedToleration, taint: TimedTaint) -> bool:
-    """Whether a pod with this toleration may stay on a node with this taint."""
-    if toleration.effect not in ("", taint.effect):
-        return False
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    same = toleration.operator == "Exists" or toleration.value == taint.value
-    return toleration.key == taint.key and same

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kubekit.objects.affinity import NodeSelectorTerm, SelectorRequirement, Toleration
+from kubekit.objects.core import Taint, tolerates
 from kubekit.objects.selectors import integer
 from muster.scheduler.cluster.nodes import forbids_scheduling
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kubekit.objects.affinity import NodeSelector
-    from kubekit.objects.core import Taint
     from muster.scheduler.cluster.nodes import Mask, NodeTable
     from muster.scheduler.cluster.pod_class import PodClass, Vector
     from muster.scheduler.cluster.snapshot import Snapshot
@@ -66,17 +66,7 @@ def any_term(nodes: NodeTable, selector: NodeSelector) -> Mask:
 
 
 def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value
+    return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def term_mask(nodes: NodeTable, term: NodeSelectorTerm) -> Mask:
