@@ -42,20 +42,9 @@ LOCK = "cluster.lock"
 DATABASE = "objects.db"
 _PURPOSE = Purpose("the data directory", "Use another --data-dir", (LOCK, DATABASE))
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_OF_PODS = frozenset(
-    [
-        "volumes",
-        "root",
-        "root.over",
-        "tmp",
-        "work",
-        "shm",
-        "hosts",
-        "resolv.conf",
-        "hostname",
-        "termination-log",
-    ]
-)
+_FOLDERS_OF_PODS = ("volumes", "root", "root.over", "tmp", "work", "shm")
+_FILES_OF_PODS = ("hosts", "resolv.conf", "hostname", "termination-log")
+_OF_PODS = frozenset([*_FOLDERS_OF_PODS, *_FILES_OF_PODS])
 _LOGS = "pod-logs"  # thousands of files, none of which gives rights
 _CONTAINERS = "containers"  # its folders have the names of containers, which may be those above
 _NO_LINKS = ("access", "backups", "pods", LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm")
@@ -67,8 +56,8 @@ def claimed(path: Path, home: Path) -> Iterator[None]:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         close_to_others(path, _PURPOSE)
-        _check_below(path, _PURPOSE)
-        _refuse_links(path, _NO_LINKS, _PURPOSE)
+        _check_below(path)
+        _refuse_links(path)
         lock = open(path / LOCK, "r+", opener=new_private_file)  # noqa: SIM115 - open until the end
     except OSError as error:
         raise UsageError(
@@ -82,7 +71,7 @@ def claimed(path: Path, home: Path) -> Iterator[None]:
         yield
 
 
-def _check_below(path: Path, purpose: Purpose) -> None:
+def _check_below(path: Path) -> None:
     """Refuse files of others in all our folders in a closed folder; nobody else may write there."""
     folders = [str(path)]
     while folders:
@@ -91,7 +80,7 @@ def _check_below(path: Path, purpose: Purpose) -> None:
             of_pod = entry.name in _OF_PODS and os.path.basename(folder) != _CONTAINERS
             if of_pod or entry.name == SYSTEM:
                 continue
-            check_owner(entry, status, purpose)
+            check_owner(entry, status, _PURPOSE)
             if not stat.S_ISDIR(status.st_mode):
                 continue
             if is_open := bool(status.st_mode & _OTHERS_WRITE):
@@ -101,15 +90,14 @@ def _check_below(path: Path, purpose: Purpose) -> None:
                 folders.append(entry.path)
 
 
-def _refuse_links(path: Path, names: tuple[str, ...], purpose: Purpose) -> None:
+def _refuse_links(path: Path) -> None:
     """Refuse a link instead of one of these files or folders, or of a file in such a folder."""
-    for name in names:
-        places = [path / name, *(path / name).glob("*")]
-        for place in places:
+    for name in _NO_LINKS:
+        for place in (path / name, *(path / name).glob("*")):
             if place.is_symlink():
                 raise UsageError(
-                    f"{place} in {purpose.name} is a symbolic link",
-                    hint=f"{purpose.other}, or replace the link by its target.",
+                    f"{place} in {_PURPOSE.name} is a symbolic link",
+                    hint=f"{_PURPOSE.other}, or replace the link by its target.",
                 )
 
 
