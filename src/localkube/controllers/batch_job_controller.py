@@ -72,7 +72,7 @@ class JobController(OwnerController[Job, Pod]):
         if owner.metadata.deletion_timestamp is not None:
             await self._remove_finalizers(pods)
             return None
-        if decisions.ended(owner):
+        if decisions.end_of(owner):
             await self._remove_finalizers(pod for pod in pods if pod.finished)
             return await self._expire(owner)
         return await self._advance(owner, pods)

@@ -203,17 +203,11 @@ def end_of(job: Job) -> str:
     return next((end for end in ("Complete", "Failed") if conditions.is_true(known, end)), "")
 
 
-def ended(job: Job) -> bool:
-    return bool(end_of(job))
-
-
 def expires(job: Job) -> datetime | None:
     """When a job that has ended is deleted, if ever."""
-    if job.spec.ttl_seconds_after_finished is None or not ended(job):
+    end = conditions.find(_conditions(job), end_of(job))
+    if job.spec.ttl_seconds_after_finished is None or end is None:
         return None
-    known = _conditions(job)
-    end = conditions.find(known, "Complete") or conditions.find(known, "Failed")
-    assert end is not None
     since = read_timestamp(end.get("lastTransitionTime"))
     return None if since is None else shifted(since, job.spec.ttl_seconds_after_finished)
 

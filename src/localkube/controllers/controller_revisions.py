@@ -46,17 +46,12 @@ def next_number(revisions: Sequence[ControllerRevision]) -> int:
     return min(max((r.revision for r in revisions), default=0) + 1, MAX_INT64)
 
 
-def collisions(owner: StatefulSet | DaemonSet) -> int:
-    """How many names of new revisions were taken by other templates."""
-    return owner.count("collisionCount")
-
-
 def new_revision(
     kind: Kind[Any], owner: StatefulSet | DaemonSet, number: int, hash_label: str
 ) -> Raw:
     """The manifest of the revision of the owner's template; the label has the template's hash."""
     meta, template = owner.metadata, owner.spec.template
-    hashed = template_hash(template, collisions(owner))
+    hashed = template_hash(template, owner.count("collisionCount"))
     labels = (template.get("metadata") or {}).get("labels") or {}
     return {
         "metadata": {

@@ -115,7 +115,9 @@ def _start(plan: Plan, cron_job: CronJob, jobs: Sequence[Job], now: datetime) ->
         plan.events.append(EventText("UnparseableSchedule", text, "Warning"))
         return
     begin = _begin_of(cron_job)
-    due, missed = most_recent(schedule, _earliest(cron_job, begin, now), now)
+    deadline = spec.starting_deadline_seconds
+    earliest = begin if deadline is None else max(begin, shifted(now, -deadline))
+    due, missed = most_recent(schedule, earliest, now)
     if missed > _MANY:
         text = (
             "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check"
@@ -139,11 +141,6 @@ def _begin_of(cron_job: CronJob) -> datetime:
     last = read_timestamp(str(cron_job.status.get("lastScheduleTime") or ""))
     created = cron_job.metadata.creation_timestamp
     return last or created or datetime.fromtimestamp(0, UTC)
-
-
-def _earliest(cron_job: CronJob, begin: datetime, now: datetime) -> datetime:
-    deadline = cron_job.spec.starting_deadline_seconds
-    return begin if deadline is None else max(begin, shifted(now, -deadline))
 
 
 def most_recent(

@@ -50,10 +50,6 @@ def total_replicas(sets: Iterable[ReplicaSet]) -> int:
     return sum(rs.spec.replicas for rs in sets)
 
 
-def available(sets: Iterable[ReplicaSet]) -> int:
-    return sum(rs.count("availableReplicas") for rs in sets)
-
-
 def new_size(deployment: Deployment, sets: Sequence[ReplicaSet], size: int) -> int:
     """The next size of the current set, which has `size` replicas: as large as maxSurge allows."""
     desired = deployment.spec.replicas
@@ -80,7 +76,8 @@ def shrink_old(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet
         surplus -= removed
     # A set that was just scaled down may still report the pods it loses as available; `surplus`
     # comes from the requested sizes, which are never behind.
-    healthy = min(available([*old, new]) - minimum, surplus)
+    available = sum(rs.count("availableReplicas") for rs in (*old, new))
+    healthy = min(available - minimum, surplus)
     for name, size in sizes.items():
         removed = max(0, min(size, healthy))
         sizes[name] -= removed
@@ -187,6 +184,14 @@ def _condition(type_: str, status: str, reason: str, message: str, now: datetime
     return condition | {"lastUpdateTime": condition["lastTransitionTime"]}
 
 
+def _progressing(
+    known: list[Raw], status: str, reason: str, message: str, now: datetime
+) -> list[Raw]:
+    """The conditions with this one of the type Progressing."""
+    condition = _condition(PROGRESSING, status, reason, message, now)
+    return conditions.with_condition(known, condition)
+
+
 def _known(deployment: Deployment) -> list[Raw]:
     known: list[Raw] = deployment.status.get("conditions") or []
     return known
@@ -218,27 +223,23 @@ def _progress(
     """The conditions after a pause, a completion, progress, or an exceeded deadline."""
     before = conditions.find(known, PROGRESSING)
     # A pause is written before anything else, so that the time spent paused does not count.
-    paused = _pausing(deployment, before, now)
-    if paused is not None:
-        return conditions.with_condition(known, paused)
-    finished = before is not None and before.get("reason") == DONE
-    if deployment.spec.paused or (
-        finished and counts.get("replicas", 0) == counts.get("updatedReplicas", 0)
-    ):
+    reason = before.get("reason") if before is not None else ""
+    if deployment.spec.paused and reason not in (_PAUSED, LATE):
+        return _progressing(known, "Unknown", _PAUSED, "Deployment is paused", now)
+    if not deployment.spec.paused and reason == _PAUSED:
+        return _progressing(known, "Unknown", _RESUMED, "Deployment is resumed", now)
+    all_updated = counts.get("replicas", 0) == counts.get("updatedReplicas", 0)
+    if deployment.spec.paused or (reason == DONE and all_updated):
         return known
     name = (
         f'ReplicaSet "{new.metadata.name}"' if new else f'Deployment "{deployment.metadata.name}"'
     )
     if complete(deployment, counts):
-        message = f"{name} has successfully progressed."
-        done = _condition(PROGRESSING, "True", DONE, message, now)
-        return conditions.with_condition(known, done)
+        return _progressing(known, "True", DONE, f"{name} has successfully progressed.", now)
     if _has_progress(deployment, counts) or before is None:
         return _with_progress(known, before, new, name, now)
     if late(deployment, before, now):
-        message = f"{name} has timed out progressing."
-        timeout = _condition(PROGRESSING, "False", LATE, message, now)
-        return conditions.with_condition(known, timeout)
+        return _progressing(known, "False", LATE, f"{name} has timed out progressing.", now)
     return known
 
 
@@ -255,21 +256,10 @@ def _with_progress(
     return [*conditions.without(known, PROGRESSING), condition]
 
 
-def _pausing(deployment: Deployment, before: Raw | None, now: datetime) -> Raw | None:
-    """The condition after the deployment was paused or resumed, once each time."""
-    reason = before.get("reason") if before is not None else ""
-    if deployment.spec.paused and reason not in (_PAUSED, LATE):
-        return _condition(PROGRESSING, "Unknown", _PAUSED, "Deployment is paused", now)
-    if not deployment.spec.paused and reason == _PAUSED:
-        return _condition(PROGRESSING, "Unknown", _RESUMED, "Deployment is resumed", now)
-    return None
-
-
 def created(deployment: Deployment, name: str, now: datetime) -> list[Raw]:
     """The conditions after the set of a new template was created."""
     message = f'Created new replica set "{name}"'
-    condition = _condition(PROGRESSING, "True", "NewReplicaSetCreated", message, now)
-    return conditions.with_condition(_known(deployment), condition)
+    return _progressing(_known(deployment), "True", "NewReplicaSetCreated", message, now)
 
 
 def _has_progress(deployment: Deployment, counts: Raw) -> bool:

@@ -63,7 +63,8 @@ def budget_status(
     expected = sizes.replicas if needs_owner_sizes(budget.spec) else len(pods)
     required = _required(budget.spec, expected)
     disrupted = still_disrupted(budget.status.get("disruptedPods") or {}, pods, now)
-    healthy = sum(_is_healthy(pod, disrupted) for pod in pods)
+    remaining = [p for p in pods if not p.terminating and p.metadata.name not in disrupted]
+    healthy = sum(map(ready, remaining))
     allowed = max(0, healthy - required) if expected > 0 else 0
     counted: Raw = {
         "currentHealthy": healthy,
@@ -75,9 +76,8 @@ def budget_status(
     if disrupted:
         counted["disruptedPods"] = {name: timestamp(at) for name, at in disrupted.items()}
     counted["conditions"] = budget.status.get("conditions") or []
-    return _with_condition(
-        budget, counted, "SufficientPods" if allowed else "InsufficientPods", "", now
-    )
+    reason = "SufficientPods" if allowed else "InsufficientPods"
+    return _with_condition(budget, counted, reason, "", now)
 
 
 def still_disrupted(
@@ -91,10 +91,6 @@ def still_disrupted(
         for name, at in times.items()
         if at is not None and now < shifted(at, DELETION_TIMEOUT)
     }
-
-
-def _is_healthy(pod: Pod, disrupted: Mapping[str, datetime]) -> bool:
-    return ready(pod) and not pod.terminating and pod.metadata.name not in disrupted
 
 
 def _required(spec: DisruptionBudgetSpec, expected: int) -> int:

@@ -191,18 +191,21 @@ def is_ours(stored: Raw) -> bool:
 
 def same(stored: Raw, desired: Raw) -> bool:
     """Whether a stored object needs no update."""
-    fields = ("subsets", "endpoints", "ports", "addressType")
     described = all(
         (stored["metadata"].get(f) or {}) == desired["metadata"][f]
         for f in ("labels", "annotations")
         if f in desired["metadata"]
     )
-    return described and all((stored.get(f) or []) == (desired.get(f) or []) for f in fields)
+    return described and _equal(stored, desired, "subsets", "endpoints", "ports", "addressType")
 
 
 def can_become(stored: Raw, desired: Raw) -> bool:
     """Whether a stored slice can be updated to this one: its family and ports are immutable."""
-    return all((stored.get(f) or []) == (desired.get(f) or []) for f in ("addressType", "ports"))
+    return _equal(stored, desired, "addressType", "ports")
+
+
+def _equal(stored: Raw, desired: Raw, *fields: str) -> bool:
+    return all((stored.get(field) or []) == (desired.get(field) or []) for field in fields)
 
 
 MIRRORING_MANAGER = "endpointslicemirroring-controller.k8s.io"

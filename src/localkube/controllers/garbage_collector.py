@@ -57,36 +57,28 @@ async def discover_kinds(client: Client) -> list[Kind[PartialObjectMetadata]]:
     """Every kind that can be listed, watched and deleted, in its preferred version."""
     answer = await client.send(discovery.GROUPS_REQUEST)
     kinds: list[Kind[PartialObjectMetadata]] = []
-    for api_version in discovery.preferred_versions(answer.body):
-        kinds += await _kinds_of(client, api_version)
+    for version in discovery.preferred_versions(answer.body):
+        # If the server of an aggregated API is down, its objects are left alone.
+        with contextlib.suppress(ApiError):
+            listed = await client.send(discovery.resources_request(version))
+            kinds += discovery.kinds(listed.body, version, PartialObjectMetadata, verbs=_VERBS)
     return [kind for kind in kinds if kind.resource not in _IGNORED]
 
 
-async def _kinds_of(client: Client, api_version: str) -> list[Kind[PartialObjectMetadata]]:
-    try:
-        answer = await client.send(discovery.resources_request(api_version))
-    except ApiError:  # an aggregated API whose server is down: leave its objects alone
-        return []
-    return discovery.kinds(answer.body, api_version, PartialObjectMetadata, verbs=_VERBS)
-
-
 class Inventory:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, on_kinds: Callable[[], None]) -> None:
+        """`on_kinds` is called when there are new kinds."""
         self.graph = OwnerGraph()
         self.kinds: dict[tuple[str, str], Kind[PartialObjectMetadata]] = {}
         """The watched kinds, by group and kind."""
         self._client = client
         self._listeners: list[Listener] = []
-        self._on_kinds: list[Callable[[], None]] = []
+        self._on_kinds = on_kinds
         self._informers: list[Informer[PartialObjectMetadata]] = []
         self._rediscover = asyncio.Event()
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
-
-    def on_kinds(self, listener: Callable[[], None]) -> None:
-        """Call the listener when there are new kinds."""
-        self._on_kinds.append(listener)
 
     async def synced(self) -> None:
         """Return when all objects of the kinds known now are listed."""
@@ -122,8 +114,7 @@ class Inventory:
         new = [kind for kind in kinds if (kind.group, kind.kind) not in self.kinds]
         self.kinds |= {(kind.group, kind.kind): kind for kind in new}
         if new:
-            for listener in self._on_kinds:
-                listener()
+            self._on_kinds()
         return new
 
     def _listener(
@@ -148,13 +139,12 @@ _CHECK_AGAIN = 1.0
 
 class GarbageCollector:
     def __init__(self, client: Client) -> None:
-        self.inventory = Inventory(client)
+        self.inventory = Inventory(client, self._new_kinds)
         self._client = client
         self._graph = self.inventory.graph
         self._queue: WorkQueue[str] = WorkQueue("garbage")
         self._undecided: set[str] = set()
         self.inventory.subscribe(self._changed)
-        self.inventory.on_kinds(self._new_kinds)
 
     async def run(self) -> None:
         """Collect until cancelled."""

@@ -104,7 +104,9 @@ class NodeHeartbeats:
                 return None  # the event of this write calls again
             await self._taint(node)
             if node_taints.readiness(node) == "Unknown":
-                await self._mark_pods_unready(key.name)
+                # The readiness of pods on it is unknown, so they count as not ready.
+                pods = [p for p in self._informers.pods.by(NODE, key.name) if ready(p)]
+                await _for_each(self._mark_unready, [p for p in pods if not p.finished])
         return RequeueAfter(left) if left > 0 else None
 
     async def _mark_unknown(self, node: Node) -> bool:
@@ -123,17 +125,9 @@ class NodeHeartbeats:
         body = {"metadata": preconditions(meta), "spec": {"taints": taints}}
         await self._client.patch(NODES, meta.key, body)
 
-    async def _mark_pods_unready(self, name: str) -> None:
-        """The readiness of pods on an unreachable node is unknown, so they count as not ready."""
-        pods = self._informers.pods.by(NODE, name)
-        await _for_each(self._mark_unready, [p for p in pods if ready(p) and not p.finished])
-
     async def _mark_unready(self, pod: Pod) -> None:
-        condition = {
-            "type": "Ready",
-            "status": "False",
-            "lastTransitionTime": timestamp(self._clock()),
-        }
+        at = timestamp(self._clock())
+        condition = {"type": "Ready", "status": "False", "lastTransitionTime": at}
         with contextlib.suppress(NotFound, Conflict):
             await self._client.patch_status(PODS, pod.metadata, {"conditions": [condition]})
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from localkube.controllers.workloads import Node, TimedTaint
+    from localkube.controllers.workloads import Node
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -73,7 +73,8 @@ def taints(node: Node, now: datetime, *, evicts: bool = True) -> list[Raw] | Non
         {"key": key, "effect": effect, "timeAdded": timestamp(now)}
         for key, effect in sorted(missing)
     ]
-    return [*(_manifest(taint) for taint in staying), *new]
+    kept = (msgspec.to_builtins(taint).items() for taint in staying)
+    return [*({name: value for name, value in row if value} for row in kept), *new]
 
 
 def _desired(node: Node, evicts: bool) -> Sequence[tuple[str, str]]:
@@ -89,8 +90,3 @@ def _desired(node: Node, evicts: bool) -> Sequence[tuple[str, str]]:
     if node.spec.unschedulable:
         taints.append((UNSCHEDULABLE, "NoSchedule"))
     return taints
-
-
-def _manifest(taint: TimedTaint) -> Raw:
-    fields: Raw = msgspec.to_builtins(taint)
-    return {name: value for name, value in fields.items() if value}

@@ -309,8 +309,8 @@ class PodControl:
                 live = await self.client.get(CONTROLLER_REVISIONS, name)
                 if revisions.template_of(live) == template:
                     return live  # ours, and the informer does not show it yet
-                counted = {**owner.status, "collisionCount": revisions.collisions(owner) + 1}
-                await self.write_status(owner.metadata, owner.status, counted)
+                collisions = {"collisionCount": owner.count("collisionCount") + 1}
+                await self.write_status(owner.metadata, owner.status, owner.status | collisions)
                 return None
         if found.revision == number - 1:
             return found

@@ -284,7 +284,8 @@ def stateful_set_status(progress: Progress) -> Raw:
         "updatedReplicas": staying.count(progress.update),
     }
     current = progress.current
-    if _is_updated(stateful_set, len(pods), counts):
+    rolling = stateful_set.spec.update_strategy.type == "RollingUpdate"
+    if rolling and counts["updatedReplicas"] == len(pods) == len(ready):
         current, counts["currentReplicas"] = progress.update, counts["updatedReplicas"]
     return {
         "observedGeneration": stateful_set.metadata.generation,
@@ -295,9 +296,3 @@ def stateful_set_status(progress: Progress) -> Raw:
         "updateRevision": progress.update,
         "collisionCount": stateful_set.count("collisionCount"),
     }
-
-
-def _is_updated(stateful_set: StatefulSet, replicas: int, counts: dict[str, int]) -> bool:
-    if stateful_set.spec.update_strategy.type != "RollingUpdate":
-        return False
-    return counts["updatedReplicas"] == replicas == counts["readyReplicas"]

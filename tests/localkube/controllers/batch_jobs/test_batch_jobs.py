@@ -46,7 +46,7 @@ class World:
         return [msgspec.convert(pod, Pod) for pod in self.pods.values()]
 
     def done(self) -> bool:
-        return batch_job_decision.ended(self.job)
+        return bool(batch_job_decision.end_of(self.job))
 
     def step(self, writes: int = 100) -> bool:
         """One look at the job, cut short after so many writes; whether anything was written."""
