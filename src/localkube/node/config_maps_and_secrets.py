@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.objects.kinds import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from kubekit.objects.meta import Key, Object
+from kubekit.objects.storage import VolumeClaim
 from kubekit.request_errors import NotFound
 from localkube.node.env_and_files import PodContext
 from localkube.node.pod import HostPath  # noqa: TC001 - decoded
@@ -27,17 +28,9 @@ if TYPE_CHECKING:
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
     from localkube.node.machine.capacity import NodeSpec
-    from localkube.node.pod import ObjectRef, Pod, Volume
+    from localkube.node.pod import ObjectRef, Pod
 
 ROOT_CA = "kube-root-ca.crt"
-
-
-class _ClaimSpec(Object, frozen=True):
-    volume_name: str = ""
-
-
-class _Claim(Object, frozen=True):
-    spec: _ClaimSpec = _ClaimSpec()
 
 
 class _VolumeSpec(Object, frozen=True):
@@ -49,7 +42,7 @@ class _Volume(Object, frozen=True):
     spec: _VolumeSpec = _VolumeSpec()
 
 
-_CLAIMS = PERSISTENT_VOLUME_CLAIMS.read_as(_Claim)
+_CLAIMS = PERSISTENT_VOLUME_CLAIMS.read_as(VolumeClaim)
 _VOLUMES = PERSISTENT_VOLUMES.read_as(_Volume)
 
 
@@ -179,11 +172,8 @@ class VolumeFreshness:
             informer = self._objects.config_maps if kind == "config" else self._objects.secrets
             source = informer.get(Key(pod.metadata.namespace, name))
             versions.append((kind, name, source and source.metadata.resource_version))
-        if any(map(_has_pod_fields, pod.spec.volumes)):
+        sources = (source for volume in pod.spec.volumes for source in volume.file_sources)
+        if any(source.downward_api is not None for source in sources):
             meta = pod.metadata
             versions += [*sorted(meta.labels.items()), *sorted(meta.annotations.items())]
         return tuple(versions)
-
-
-def _has_pod_fields(volume: Volume) -> bool:
-    return any(source.downward_api is not None for source in volume.file_sources)

@@ -56,7 +56,11 @@ class Descriptors:
         """
         while not self.has_room(_START):
             if not self._starting:
-                raise _none_left()
+                # The same text whenever a pod tries again: it is part of the pod's status.
+                raise OutOfDescriptors(
+                    f"the daemon has no descriptors left for pods: its limit is {_limit()}; raise "
+                    "`ulimit -n`, or delete pods"
+                )
             self._started.clear()
             await self._started.wait()
         self._starting += 1
@@ -65,14 +69,6 @@ class Descriptors:
         finally:
             self._starting -= 1
             self._started.set()
-
-
-def _none_left() -> OutOfDescriptors:
-    # The same text whenever a pod tries again: it is part of the pod's status.
-    return OutOfDescriptors(
-        f"the daemon has no descriptors left for pods: its limit is {_limit()}; raise `ulimit -n`, "
-        "or delete pods"
-    )
 
 
 def _limit() -> int:

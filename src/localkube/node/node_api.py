@@ -39,8 +39,8 @@ class Backend:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.usage = UsageMeter(runtime.records).usage
-        self.token_refused: Callable[[str], None] = _ignore
-        """Called with the uid of a pod whose token the API server refused."""
+        # Until the node's loops run, nothing can be renewed.
+        self.token_refused: Callable[[str], None] = lambda uid: None
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncGenerator[bytes, None]:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
@@ -181,10 +181,6 @@ async def _send_sizes(shim: ShimConnection, streams: Streams) -> None:
         async for width, height in streams.resizes():
             size = {"Width": width, "Height": height}
             await shim.send(shim_socket.RESIZE, json.dumps(size).encode())
-
-
-def _ignore(uid: str) -> None:
-    """Until the node's loops run, nothing can be renewed."""
 
 
 def _waiting_reason(pod: Raw, container: str) -> str:

@@ -54,7 +54,9 @@ def pod_status(
         return _late_status(pod, record, containers, now)
     phase, reason, message = _phase(pod, record, now)
     ready = record.open and phase == "Running"
-    ready = ready and all(_ready(record, c) for c in _long_running(pod))
+    # In a ready pod, sidecars run too.
+    sidecars = filter(is_sidecar_container, pod.spec.init_containers)
+    ready = ready and all(_ready(record, c) for c in (*sidecars, *pod.spec.containers))
     disruption = _disruption(pod, record) if phase == "Failed" and not reason else ""
     if disruption:
         reason, message = "Terminated", disruption
@@ -120,11 +122,6 @@ def _any_started(pod: Pod, record: PodRecord) -> bool:
 def _ready(record: PodRecord, container: Container) -> bool:
     attempt = record.last(container.name)
     return attempt is not None and attempt.ready
-
-
-def _long_running(pod: Pod) -> tuple[Container, ...]:
-    """The containers that run in a ready pod: sidecars are among them."""
-    return (*filter(is_sidecar_container, pod.spec.init_containers), *pod.spec.containers)
 
 
 @dataclass(frozen=True)

@@ -285,18 +285,14 @@ def replace_files(folder: Path, files: Iterable[VolumeFile]) -> None:
         payload = Path(tempfile.mkdtemp(prefix="..", dir=folder))
         payload.chmod(0o755)  # mkdtemp makes it private
         for path, file in new.items():
-            make_readable(payload, path)
-            _write(payload / path, file)
+            for parent in reversed(Path(path).parents[:-1]):  # any user in the pod may enter
+                (payload / parent).mkdir(exist_ok=True)
+                (payload / parent).chmod(0o755)
+            (payload / path).write_bytes(file.data)
+            (payload / path).chmod(file.mode)
         _switch(folder, payload)
     # Also if nothing changed: a crash may have come between the switch and the links.
     _tidy(folder, {path.split("/", 1)[0] for path in new})
-
-
-def make_readable(folder: Path, path: str) -> None:
-    """Make the directories of a file in a volume; programs of any user in the pod may enter."""
-    for parent in reversed(Path(path).parents[:-1]):
-        (folder / parent).mkdir(exist_ok=True)
-        (folder / parent).chmod(0o755)
 
 
 def _tidy(folder: Path, shown: set[str]) -> None:
@@ -322,11 +318,6 @@ def _current(folder: Path) -> Path | None:
 def _read(payload: Path) -> dict[str, bytes]:
     files = (path for path in payload.rglob("*") if path.is_file())
     return {str(path.relative_to(payload)): path.read_bytes() for path in files}
-
-
-def _write(target: Path, file: VolumeFile) -> None:
-    target.write_bytes(file.data)
-    target.chmod(file.mode)
 
 
 def _switch(folder: Path, payload: Path) -> None:

@@ -48,11 +48,12 @@ def declare_nodes(
     gpus_each: int | None = None,
 ) -> list[NodeSpec]:
     """Nodes named muster-0, muster-1, …; by default each has all resources of the machine."""
+    disk = os.statvfs("/")
     resources = {
         "cpu": cpus_each or str(cpus()),
         "memory": memory_each or f"{memory() // 1024}Ki",
         "pods": str(_PODS),
-        "ephemeral-storage": f"{_disk() // 1024}Ki",
+        "ephemeral-storage": f"{disk.f_frsize * disk.f_blocks // 1024}Ki",
     }
     real = gpus.find_gpus()
     each = len(real) if gpus_each is None else gpus_each
@@ -63,11 +64,6 @@ def declare_nodes(
         gpu = {gpus.RESOURCE: str(gpu_count)} if gpu_count else {}
         nodes.append(NodeSpec(f"muster-{number}", resources | gpu, indexes))
     return nodes
-
-
-def _disk() -> int:
-    disk = os.statvfs("/")
-    return disk.f_frsize * disk.f_blocks
 
 
 def node_info() -> dict[str, str]:

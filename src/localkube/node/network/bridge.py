@@ -164,14 +164,13 @@ class BridgeNetwork(Network):
                 raise CannotRun("the addresses of services are closed")
             if self._netfilter is None:
                 self._netfilter = self.netlink(netfilter.PROTOCOL)
-            self._write_service_rules(ports, self._netfilter)
-
-    def _write_service_rules(self, ports: list[ServicePort], kernel: socket.socket) -> None:
-        if table := netfilter.forwarding_is_dropped(kernel):
-            netfilter.apply(netfilter.without_table(service_rules.table_name(self.bridge)), kernel)
-            raise CannotRun(f"the firewall table {table} of this machine drops forwarded packets")
-        networks = Networks(self.bridge, self.addresses.subnet, self.service_range)
-        netfilter.apply(service_rules.table(networks, ports), kernel)
+            if table := netfilter.forwarding_is_dropped(self._netfilter):
+                ours = service_rules.table_name(self.bridge)
+                netfilter.apply(netfilter.without_table(ours), self._netfilter)
+                message = f"the firewall table {table} of this machine drops forwarded packets"
+                raise CannotRun(message)
+            networks = Networks(self.bridge, self.addresses.subnet, self.service_range)
+            netfilter.apply(service_rules.table(networks, ports), self._netfilter)
 
     def netlink(self, protocol: int) -> socket.socket:
         """A netlink socket to the kernel for the namespace of the bridge."""

@@ -112,15 +112,12 @@ def ready_targets(service: Service, pods: Iterable[Pod], port: int | str) -> lis
     for pod in pods:
         same_namespace = pod.metadata.namespace == service.metadata.namespace
         matches = selector and selector <= pod.metadata.labels.items()
-        if same_namespace and matches and _ready(pod):
+        ready = not pod.terminating and condition_is_true(pod.status.conditions, "Ready")
+        if same_namespace and matches and ready:
             number = port_number(port, pod.spec.containers)
             if number:
                 targets.append((pod.metadata.uid, number))
     return sorted(targets)
-
-
-def _ready(pod: Pod) -> bool:
-    return not pod.terminating and condition_is_true(pod.status.conditions, "Ready")
 
 
 class Informers(NamedTuple):

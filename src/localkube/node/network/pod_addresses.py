@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kubekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
 
 Address = ipaddress.IPv4Address
 Subnet = ipaddress.IPv4Network
@@ -23,23 +23,18 @@ _PREFIX = 20
 _SUBNETS = 1 << (_PREFIX - 8)
 
 
-def candidate_subnets(seed: int) -> Iterator[Subnet]:
-    """Subnets of 10.0.0.0/8, in an order that depends on the seed."""
-    for step in range(_SUBNETS):
-        # An odd step visits all of them, because their number is a power of two.
-        number = (seed + 257 * step) % _SUBNETS
-        yield Subnet(((10 << 24) + (number << (32 - _PREFIX)), _PREFIX))
-
-
 def overlaps(subnet: Subnet, routes: Iterable[Subnet]) -> bool:
     """Whether a route leads into the subnet; default routes do not count."""
     return any(subnet.overlaps(route) for route in routes if route.prefixlen)
 
 
 def free_subnet(routes: Iterable[Subnet], seed: int) -> Subnet:
-    """The first candidate that no route overlaps."""
+    """A subnet of 10.0.0.0/8 that no route overlaps; the seed says which one is tried first."""
     routes = list(routes)
-    for subnet in candidate_subnets(seed):
+    for step in range(_SUBNETS):
+        # An odd step visits all of them, because their number is a power of two.
+        number = (seed + 257 * step) % _SUBNETS
+        subnet = Subnet(((10 << 24) + (number << (32 - _PREFIX)), _PREFIX))
         if not overlaps(subnet, routes):
             return subnet
     raise UsageError("no free private subnet for pods: routes cover all of 10.0.0.0/8")
@@ -86,14 +81,12 @@ class Addresses:
         """Let this name hold its address, or a new one; None if other names hold them all."""
         address = self._held.get(name) or self._kept.pop(name, None)
         if address is None and (self._free or self._kept):
-            address = self._free.popleft() if self._free else self._forget_oldest()
+            oldest = next(iter(self._kept), "")
+            address = self._free.popleft() if self._free else self._kept.pop(oldest)
             self.unsaved = True
         if address is not None:
             self._held[name] = address
         return address
-
-    def _forget_oldest(self) -> Address:
-        return self._kept.pop(next(iter(self._kept)))
 
     def table(self) -> dict[str, str]:
         """All names with their addresses; those whose pods are gone longest come first."""

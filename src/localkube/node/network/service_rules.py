@@ -111,6 +111,8 @@ def _choices(port: ServicePort) -> Iterator[Expressions]:
         netfilter.payload(TRANSPORT_HEADER, _PORT_OFFSET, 2),
         compare(EQUAL, struct.pack(">H", port.port)),
     )
+    nat = number(1, _DESTINATION_NAT) + number(2, _IPV4)
+    nat += number(3, _ADDRESS_REGISTER) + number(5, _PORT_REGISTER)
     count = len(port.endpoints)
     for i, endpoint in enumerate(port.endpoints):
         chosen = _same_for_client(i, count) if port.by_client else _one_of(count - i)
@@ -119,7 +121,7 @@ def _choices(port: ServicePort) -> Iterator[Expressions]:
             *chosen,
             load(_ADDRESS_REGISTER, socket.inet_aton(endpoint.address)),
             load(_PORT_REGISTER, struct.pack(">H", endpoint.port)),
-            _redirect(),
+            expression("nat", nat),
         )
 
 
@@ -135,8 +137,3 @@ def _same_for_client(index: int, count: int) -> Expressions:
     hashed = expression("hash", b"".join(number(kind, value) for kind, value in fields))
     client = netfilter.payload(NETWORK_HEADER, SOURCE, 4)
     return client, hashed, compare(EQUAL, struct.pack("=I", index))
-
-
-def _redirect() -> bytes:
-    kind = number(1, _DESTINATION_NAT) + number(2, _IPV4)
-    return expression("nat", kind + number(3, _ADDRESS_REGISTER) + number(5, _PORT_REGISTER))

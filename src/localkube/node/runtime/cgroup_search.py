@@ -107,9 +107,8 @@ class _Version2(NamedTuple):
     def find(self) -> tuple[Hierarchy | None, Path | None, str]:
         """The hierarchy and the leaf of this process; or why there is none."""
         leaf, reason = self._make_leaf(), ""
-        if (
-            leaf is None and self._own().name != LEAF
-        ):  # the leaf of an earlier search is found below
+        # The leaf of an earlier search is found below.
+        if leaf is None and self._own().name != LEAF:
             reason = self.machine.enter_scope(self.name)
             leaf = None if reason else self._make_leaf()
         own = self._own()
@@ -121,7 +120,8 @@ class _Version2(NamedTuple):
             hierarchy = Hierarchy(group / self.name, version_2=True, controllers=controllers)
             if controllers and _works(hierarchy):
                 missing = [r for r in self.wanted if r not in controllers]
-                return hierarchy, leaf, _not_delegated(missing)
+                reason = f"systemd does not delegate {missing[0]} ({SEE})" if missing else ""
+                return hierarchy, leaf, reason
         return None, leaf, reason
 
     def _own(self) -> Path:
@@ -149,10 +149,6 @@ class _Version2(NamedTuple):
         except OSError:
             return None
         return leaf
-
-
-def _not_delegated(missing: list[str]) -> str:
-    return f"systemd does not delegate {missing[0]} ({SEE})" if missing else ""
 
 
 def _is_ours(group: Path) -> bool:

@@ -205,16 +205,11 @@ class PodRecords:
         text = msgspec.json.encode(pod).decode()
         files.replace(self.pod(uid) / "job_pod", text)
 
-    def read_job_pod(self, uid: str) -> JobPod | None:
-        try:
-            return decoder_of(JobPod).decode((self.pod(uid) / "job_pod").read_bytes())
-        except (OSError, msgspec.DecodeError):
-            return None
-
     def pod_logs(self, uid: str) -> Iterator[PodLog]:
         """The attempts at containers of a job's pod; none of other pods."""
-        pod = self.read_job_pod(uid)
-        if pod is None:
+        try:
+            pod = decoder_of(JobPod).decode((self.pod(uid) / "job_pod").read_bytes())
+        except (OSError, msgspec.DecodeError):
             return
         for container in self._containers(uid):
             for number in self.attempts(uid, container):

@@ -394,7 +394,7 @@ def start_main_process(spec: dict[str, Any], stdio: tuple[int, int, int]) -> Mai
 
     def prepare() -> list[int]:
         # The control groups are entered first: the pod's mounts do not show them.
-        spawn.enter_groups(spawn.open_groups(spec["limits"]))
+        spawn.admit_to_groups(spawn.open_groups(spec["limits"]), 0)
         kernel.enter(fds)
         # After the user namespace, which clears it. A child of a killed shim must not go on: it
         # would make the pod's directories again after they were removed.

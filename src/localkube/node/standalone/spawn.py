@@ -112,7 +112,8 @@ def _run(
         _prepare(program, stdio, parent)
         if program.pid_namespace >= 0:
             kernel.enter({"pid": program.pid_namespace})
-            _close_all_but(parent.fileno())
+            os.closerange(3, parent.fileno())  # all but this one
+            os.closerange(parent.fileno() + 1, _MAX_DESCRIPTORS)
             pid = kernel.fork_sibling()
         else:
             pid = os.getpid()
@@ -121,11 +122,9 @@ def _run(
         if pid == 0 or program.pid_namespace < 0:
             _become(program, parent, admitted=admitted)
         code = 0
-    except FileNotFoundError as error:
-        code = _NOT_FOUND
-        parent.send(_ERROR + _text(error, program.argv[0]))
     except OSError as error:
-        code = _NO_SPACE if is_full_disk(error) else _CANNOT_RUN
+        not_found = isinstance(error, FileNotFoundError)
+        code = _NOT_FOUND if not_found else _NO_SPACE if is_full_disk(error) else _CANNOT_RUN
         parent.send(_ERROR + _text(error, program.argv[0]))
     except ValueError as error:
         parent.send(_ERROR + str(error).encode())
@@ -161,24 +160,14 @@ def _prepare(program: Program, stdio: tuple[int, int, int], parent: socket.socke
             signal.signal(number, signal.SIG_DFL)
 
 
-def _close_all_but(fd: int) -> None:
-    os.closerange(3, fd)
-    os.closerange(fd + 1, _MAX_DESCRIPTORS)
-
-
 def _become(program: Program, parent: socket.socket, *, admitted: bool) -> NoReturn:
     kernel.die_with_parent(signal.SIGKILL)
     os.setsid()  # it can then have its own controlling terminal
     if program.tty:
-        take_terminal()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # standard input is our terminal
     if admitted and not parent.recv(1):
         os._exit(_CANNOT_RUN)
     os.execvpe(program.argv[0], program.argv, program.env)
-
-
-def take_terminal() -> None:
-    """Make standard input, a terminal, the controlling terminal of our session."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def read_output(fd: int) -> bytes | None:
@@ -276,18 +265,13 @@ class StdinWriter:
 
 
 def open_groups(limits: dict[str, Any]) -> list[int]:
-    """Descriptors for `enter`, opened while the groups are still visible."""
+    """Descriptors for `admit_to_groups`, opened while the groups are still visible."""
     flags = os.O_WRONLY | os.O_CLOEXEC
     return [os.open(f"{group}/cgroup.procs", flags) for group in limits.get("groups", ())]
 
 
-def enter_groups(procs: list[int]) -> None:
-    """Put this process, and so its children, into the groups."""
-    admit_to_groups(procs, 0)  # 0 is the writing process
-
-
 def admit_to_groups(procs: list[int], pid: int) -> None:
-    """Put a process, and so its children, into the groups."""
+    """Put a process, and so its children, into the groups; 0 is this process."""
     for fd in procs:
         os.write(fd, str(pid).encode())
         os.close(fd)

@@ -38,12 +38,12 @@ MS_REMOUNT = 0x20
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
-MNT_DETACH = 0x2
 
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 RESOLVE_IN_ROOT = 0x10
 
+_MNT_DETACH = 0x2
 _AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
 _AT_RECURSIVE = 0x8000
@@ -155,10 +155,6 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
     _checked(result, target)
 
 
-def unmount(target: str, flags: int = 0) -> None:
-    _checked(_libc.umount2(target.encode(), ctypes.c_int(flags)), target)
-
-
 def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     """Open a path under the rules of `resolve`; NotImplementedError before Linux 5.6."""
     how = struct.pack("=3Q", flags, 0, resolve)
@@ -201,7 +197,7 @@ def pivot_root(root: str) -> None:
     # Without a directory for the old root: it is mounted over the new one, and then unmounted.
     os.chdir(root)
     _checked(_libc.pivot_root(b".", b"."), root)
-    unmount(".", MNT_DETACH)
+    _checked(_libc.umount2(b".", ctypes.c_int(_MNT_DETACH)), root)
     os.chdir("/")
 
 

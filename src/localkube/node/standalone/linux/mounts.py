@@ -108,7 +108,10 @@ def build(
             kernel.attach(copy, target)
     # A bind mount on itself: pivot_root accepts only a mount point.
     kernel.mount(root, root, flags=kernel.MS_BIND)
-    _run_steps(root, steps, proc, hidden)
+    with opened(beneath.open_top(root)) as top:
+        builder = _Builder(root, top, proc, hidden)
+        for operation, *arguments in steps:
+            getattr(builder, operation)(*arguments)
     hide(root, hidden, own)
     kernel.pivot_root(root)
     return ours
@@ -125,24 +128,12 @@ def _copy_shared(pods: int, ours: int) -> dict[str, int]:
     return copies
 
 
-def _run_steps(root: str, steps: list[Step], proc: int, hidden: list[str]) -> None:
-    builder = _Builder(root, proc, hidden)
-    for operation, *arguments in steps:
-        getattr(builder, operation)(*arguments)
-    builder.close()
-
-
 class _Builder:
     """One method per operation."""
 
-    def __init__(self, root: str, proc: int, hidden: list[str]) -> None:
-        self._root = root
-        self._hidden = hidden
-        self._top = beneath.open_top(root)
-        self._proc = proc
-
-    def close(self) -> None:
-        os.close(self._top)
+    def __init__(self, root: str, top: int, proc: int, hidden: list[str]) -> None:
+        self._root, self._top = root, top
+        self._proc, self._hidden = proc, hidden
 
     def dir(self, path: str, mode: int = 0o755) -> None:
         parent, name = os.path.split(path)
