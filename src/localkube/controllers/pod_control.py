@@ -64,23 +64,19 @@ else:
     T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class OwnedObjects(Generic[T]):
-    """Objects that the owner controls, and objects that a patch must add or remove."""
-
-    owned: list[T]
-    adopt: list[ObjectMeta]
-    release: list[ObjectMeta]
-
-
 def find_owned(
     owner: ObjectMeta,
     selector: Selector,
     candidates: Iterable[T],
     is_member: Callable[[T], bool] | None = None,
-) -> OwnedObjects[T]:
-    """Sort objects of the owner's namespace; with `is_member`, not every matching one is its."""
-    result: OwnedObjects[T] = OwnedObjects([], [], [])
+) -> tuple[list[T], list[ObjectMeta], list[ObjectMeta]]:
+    """The objects that the owner controls, those to adopt, and those to release.
+
+    With `is_member`, not every object that matches is the owner's.
+    """
+    owned: list[T] = []
+    adopt: list[ObjectMeta] = []
+    release: list[ObjectMeta] = []
     terminating = owner.deletion_timestamp is not None
     for candidate in candidates:
         meta = candidate.metadata
@@ -89,12 +85,12 @@ def find_owned(
             if meta.controller.uid != owner.uid:
                 continue
             if matches:
-                result.owned.append(candidate)
+                owned.append(candidate)
             elif not terminating:
-                result.release.append(meta)
+                release.append(meta)
         elif matches and not terminating and meta.deletion_timestamp is None:
-            result.adopt.append(meta)
-    return result
+            adopt.append(meta)
+    return owned, adopt, release
 
 
 def adoption_patch(meta: ObjectMeta, reference: Raw) -> Raw:
@@ -212,16 +208,17 @@ class PodControl:
         The event of an adoption calls the controller again, with the adopted object.
         """
         meta, selector = owner.metadata, from_labels(owner.spec.selector)
-        objects = find_owned(meta, selector, candidates(informer, meta), is_member)
-        if objects.adopt and not await self._still_exists(meta):
-            return objects.owned
+        possible = candidates(informer, meta)
+        owned, adopt, release = find_owned(meta, selector, possible, is_member)
+        if adopt and not await self._still_exists(meta):
+            return owned
         reference = owner_reference(self.kind, meta)
-        patches = {m.key: adoption_patch(m, reference) for m in objects.adopt}
-        patches |= {m.key: release_patch(m, meta.uid) for m in objects.release}
+        patches = {m.key: adoption_patch(m, reference) for m in adopt}
+        patches |= {m.key: release_patch(m, meta.uid) for m in release}
         for key, patch in patches.items():
             with contextlib.suppress(NotFound, Conflict):  # the event of the change calls again
                 await self.client.patch(informer.kind, key, patch)
-        return objects.owned
+        return owned
 
     async def _still_exists(self, owner: ObjectMeta) -> bool:
         """Whether the API, and not only our informer, has the owner and does not delete it."""
