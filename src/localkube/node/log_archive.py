@@ -124,14 +124,14 @@ class LogArchive:
     def entries(self) -> Iterator[PodLog]:
         """All archived logs; an unreadable entry is left out."""
         for job in self.jobs():
-            for name in _names(self.root / job):
+            for name in files.names(self.root / job):
                 with contextlib.suppress(OSError, msgspec.DecodeError):
                     entry = (self.root / job / name / _ENTRY).read_bytes()
                     yield decoder_of(PodLog).decode(entry)
 
     def jobs(self) -> list[str]:
         """The UIDs of the jobs that have logs here."""
-        return _names(self.root)
+        return files.names(self.root)
 
     def path(self, name: str) -> Path | None:
         """The log file of the entry of that name."""
@@ -151,7 +151,7 @@ class LogArchive:
         """Remove folders without an entry: a crash interrupted their removal."""
         with self._lock:
             for job in self.jobs():
-                for name in _names(self.root / job):
+                for name in files.names(self.root / job):
                     if not (self.root / job / name / _ENTRY).exists():
                         shutil.rmtree(self.root / job / name, ignore_errors=True)
                 self._remove_if_empty(job)
@@ -159,13 +159,6 @@ class LogArchive:
     def _remove_if_empty(self, job: str) -> None:
         with contextlib.suppress(OSError):  # entries are left
             os.rmdir(self.root / job)
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _size(folder: Path) -> int:

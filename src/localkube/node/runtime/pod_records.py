@@ -119,7 +119,7 @@ class PodRecords:
         self.boot = kernel.boot_id()
 
     def uids(self) -> list[str]:
-        return sorted(os.listdir(self.root)) if self.root.is_dir() else []
+        return files.names(self.root)
 
     def pod(self, uid: str) -> Path:
         return self.root / uid
@@ -128,9 +128,7 @@ class PodRecords:
         return self.root / uid / "containers" / container / str(number)
 
     def attempts(self, uid: str, container: str) -> list[int]:
-        folder = self.root / uid / "containers" / container
-        names = os.listdir(folder) if folder.is_dir() else []
-        return sorted(int(name) for name in names if name.isdigit())
+        return _numbers(self.root / uid / "containers" / container)
 
     def read(self, uid: str) -> PodRecord:
         saved = files.read_json(self.pod(uid) / "pod")
@@ -148,7 +146,7 @@ class PodRecords:
                 # Checked last: an attempt that was withdrawn in between is not lost.
                 if (folder / name / str(number)).exists()
             )
-            for name in self._containers(uid)
+            for name in files.names(folder)
         }
         return PodRecord(
             uid,
@@ -211,7 +209,7 @@ class PodRecords:
             pod = decoder_of(JobPod).decode((self.pod(uid) / "job_pod").read_bytes())
         except (OSError, msgspec.DecodeError):
             return
-        for container in self._containers(uid):
+        for container in files.names(self.pod(uid) / "containers"):
             for number in self.attempts(uid, container):
                 folder = self.attempt(uid, container, number)
                 yield pod_log(pod, container, read_attempt(folder.parent, number), folder)
@@ -242,9 +240,10 @@ class PodRecords:
         except OSError as error:  # a full disk must not keep the pod
             log.warning("a log is lost: %s", error)
 
-    def _containers(self, uid: str) -> list[str]:
-        folder = self.pod(uid) / "containers"
-        return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+def _numbers(container: Path) -> list[int]:
+    """The attempts that have files in a container's folder."""
+    return sorted(int(name) for name in files.names(container) if name.isdigit())
 
 
 class Ending(NamedTuple):
@@ -399,9 +398,8 @@ def _readable(path: str) -> str:
 
 def _written(pod: Path) -> Iterator[str]:
     for container in sorted(pod.glob("containers/*")):
-        numbers = [int(name) for name in os.listdir(container) if name.isdigit()]
-        if numbers:
-            yield from _written_in_attempt(container / str(max(numbers)))
+        for number in _numbers(container)[-1:]:
+            yield from _written_in_attempt(container / str(number))
     # The working directory of a pod without its own root directory.
     yield from _Search(str(pod / "work"), {}).walk()
 

@@ -94,6 +94,14 @@ def read_end(path: Path, limit: int) -> bytes:
     return b""
 
 
+def names(folder: Path) -> list[str]:
+    """The sorted names in a directory; none if it is missing."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def inside(path: str) -> str:
     """A relative path that cannot leave its directory, whatever `..` it contains."""
     return os.path.normpath(f"/{path}").lstrip("/")
