@@ -30,7 +30,7 @@ from localkube.node.network.pod_addresses import (
 )
 from localkube.node.network.pod_network import LOOPBACK, Network, OutOfAddresses, connect_from_host
 from localkube.node.network.service_rules import Networks
-from localkube.node.standalone.linux import files, netfilter
+from localkube.node.standalone.linux import files, netfilter, netlink
 from localkube.node.standalone.linux.netlink import Netlink
 from localkube.node_interface import CannotRun
 
@@ -174,9 +174,7 @@ class BridgeNetwork(Network):
 
     def netlink(self, protocol: int) -> socket.socket:
         """A netlink socket to the kernel for the namespace of the bridge."""
-        sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
-        sock.bind((0, 0))
-        return sock
+        return netlink.connect(protocol)
 
     def listen_at(self, address: str, port: int) -> socket.socket:
         return socket.create_server((address, port), backlog=_BACKLOG)

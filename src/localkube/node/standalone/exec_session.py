@@ -72,7 +72,7 @@ def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[
 
 def _terminal() -> _Streams:
     ours, theirs = os.openpty()
-    spawn.resize(ours, 24, 80)  # until the client sends its size
+    spawn.resize(ours, {"Height": 24, "Width": 80})  # until the client sends its size
     return _Streams(ours, {ours: shim_socket.STDOUT}, (theirs, theirs, theirs), ours)
 
 
@@ -128,8 +128,7 @@ class _Relay:
             elif channel == shim_socket.CLOSE_STDIN:
                 self.stdin.close_when_written()
             elif channel == shim_socket.RESIZE and self._streams.terminal >= 0:
-                size = json.loads(payload)
-                spawn.resize(self._streams.terminal, size["Height"], size["Width"])
+                spawn.resize(self._streams.terminal, json.loads(payload))
         if self.stdin.pending:  # the program reads slowly: stop reading from the client
             self._select.unregister(self._client)
 

@@ -24,6 +24,7 @@ def main() -> int:
         if "listen" in request:
             result = socket.create_server(tuple(request["listen"]), backlog=1024)
         elif "netlink" in request:
+            # Not by `netlink`, whose import would slow down every connection.
             result = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, request["netlink"])
             result.bind((0, 0))
         else:

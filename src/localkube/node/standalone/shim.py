@@ -25,7 +25,7 @@ import signal
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from localkube.node.standalone import exec_session, shim_socket, spawn
 from localkube.node.standalone.linux import files, kernel, mounts
@@ -201,8 +201,7 @@ class Shim:
         elif channel == shim_socket.CLOSE_STDIN:
             self._input_ended()
         elif channel == shim_socket.RESIZE and self._terminal >= 0:
-            size = json.loads(payload)
-            spawn.resize(self._terminal, size["Height"], size["Width"])
+            spawn.resize(self._terminal, json.loads(payload))
         elif channel == shim_socket.REQUEST:
             self._serve(client, json.loads(payload))
 
@@ -360,31 +359,20 @@ def _owned(pid: int, leader: int, mounts: int | None) -> bool:
     to a new namespace, and we would kill the processes of another pod.
     """
     if mounts is None or kernel.same_namespace(mounts, "self"):
-        return _session(pid) == leader
+        with contextlib.suppress(OSError):
+            return os.getsid(pid) == leader
+        return False
     return kernel.same_namespace(mounts, pid)
 
 
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return 0
-
-
-class MainProcess(NamedTuple):
-    """A started process, and the descriptors that its shim keeps."""
-
-    pid: int
-    mounts: int | None
-    """Its mount namespace; None if the kernel killed it early, at its memory limit."""
-    terminal: int
-    """The other end of its terminal; -1 without one."""
-
-
-def start_main_process(spec: dict[str, Any], stdio: tuple[int, int, int]) -> MainProcess:
+def start_main_process(
+    spec: dict[str, Any], stdio: tuple[int, int, int]
+) -> tuple[int, int | None, int]:
     """Start it in the pod's namespaces, in its own root directory.
 
-    Its ends of the streams are closed here: else we would never read end of file.
+    Returns its PID; its mount namespace, or None if the kernel killed it early, at its memory
+    limit; and the other end of its terminal, -1 without one. Its ends of the streams are closed
+    here: else we would never read end of file.
     """
     fds = kernel.open_namespaces(spec["pause"]) if "pause" in spec else {}
     if pod_has_ended(spec) or ("pause" in spec and not {"pid", "mnt"} <= fds.keys()):
@@ -412,7 +400,7 @@ def start_main_process(spec: dict[str, Any], stdio: tuple[int, int, int]) -> Mai
     for fd in {*stdio, *fds.values(), pid_namespace, pods_mounts} - {-1}:
         os.close(fd)
     terminal = descriptors[1] if spec["tty"] and descriptors else -1
-    return MainProcess(pid, descriptors[0] if descriptors else None, terminal)
+    return pid, descriptors[0] if descriptors else None, terminal
 
 
 def pod_has_ended(spec: dict[str, Any]) -> bool:

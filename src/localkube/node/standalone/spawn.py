@@ -180,10 +180,11 @@ def read_output(fd: int) -> bytes | None:
         return b""
 
 
-def resize(terminal: int, rows: int, columns: int) -> None:
+def resize(terminal: int, size: dict[str, int]) -> None:
     """Set the window size of a terminal."""
+    packed = struct.pack("HHHH", size["Height"], size["Width"], 0, 0)
     with contextlib.suppress(OSError):
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, packed)
 
 
 def exit_code(status: int) -> tuple[int, int]:

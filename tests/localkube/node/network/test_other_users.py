@@ -16,7 +16,7 @@ from kubekit.objects.kinds import SERVICES
 from localkube.node.network import bridge
 from localkube.node.network.bridge import BridgeNetwork
 from localkube.node.network.service_addresses import SERVICE_NAME, SLICES
-from localkube.node.standalone.linux import netfilter
+from localkube.node.standalone.linux import netfilter, netlink
 from tests.localkube.node.local_node import ROOTLESS, LocalNode, local_node, needs_namespaces
 from tests.localkube.node.pod_builders import python
 from tests.ordinary_user import NOBODY, python_for_everyone
@@ -186,7 +186,7 @@ async def test_nothing_of_it_is_left_after_the_cluster(tmp_path: Path) -> None:
 def table_exists(home: Path) -> bool:
     """Whether the kernel has the table."""
     name = f"{BridgeNetwork(home).bridge}-users"
-    with netfilter.connect() as kernel:
+    with netlink.connect(netfilter.PROTOCOL) as kernel:
         try:  # a chain can only be added to a table that exists
             netfilter.apply([netfilter.chain(name, "probe")], kernel)
         except FileNotFoundError:

@@ -15,7 +15,7 @@ import pytest
 from kubekit.objects.kinds import SERVICES
 from localkube.node.network.bridge import BridgeNetwork
 from localkube.node.network.service_addresses import SERVICE_NAME, SLICES
-from localkube.node.standalone.linux import netfilter
+from localkube.node.standalone.linux import netfilter, netlink
 from localkube.node_interface import CannotRun
 from tests import own_network
 from tests.localkube.node import leftovers
@@ -157,7 +157,7 @@ def test_a_firewall_that_drops_forwarded_packets_is_found(tmp_path: Path) -> Non
         network.open()
         network.open_services()
         network.write_service_rules([])
-        with netfilter.connect() as kernel:
+        with netlink.connect(netfilter.PROTOCOL) as kernel:
             number, flags, body = netfilter.base_chain(
                 "filter", "FORWARD", "filter", netfilter.FORWARD, netfilter.FILTER
             )

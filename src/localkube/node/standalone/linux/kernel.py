@@ -155,6 +155,10 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
     _checked(result, target)
 
 
+def unmount(target: str, flags: int = 0) -> None:
+    _checked(_libc.umount2(target.encode(), ctypes.c_int(flags)), target)
+
+
 def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     """Open a path under the rules of `resolve`; NotImplementedError before Linux 5.6."""
     how = struct.pack("=3Q", flags, 0, resolve)
@@ -197,7 +201,7 @@ def pivot_root(root: str) -> None:
     # Without a directory for the old root: it is mounted over the new one, and then unmounted.
     os.chdir(root)
     _checked(_libc.pivot_root(b".", b"."), root)
-    _checked(_libc.umount2(b".", ctypes.c_int(_MNT_DETACH)), root)
+    unmount(".", _MNT_DETACH)
     os.chdir("/")
 
 

@@ -25,6 +25,7 @@ from localkube.node.standalone.linux.netlink import (
     ERROR,
     REQUEST,
     attribute,
+    connect,
     message,
     messages,
     raise_error,
@@ -79,7 +80,7 @@ def write_bridge_table(
     if masquerade:
         chains.append(base_chain(bridge, "postrouting", "nat", POST_ROUTING, SOURCE_NAT))
         rules.append(rule(bridge, "postrouting", *_to_outside(subnet, bridge)))
-    with connect() as kernel:
+    with connect(PROTOCOL) as kernel:
         apply([*new_table(bridge), *chains, *rules], kernel)
 
 
@@ -108,13 +109,13 @@ def write_users_table(
             rule(table, "output", *matches, *transport(tcp), reject(tcp)),
             rule(table, "output", *matches, reject()),
         ]
-    with connect() as kernel:
+    with connect(PROTOCOL) as kernel:
         apply(changes, kernel)
 
 
 def remove_table(table: str) -> None:
     """Remove the table, if it exists."""
-    with connect() as kernel:
+    with connect(PROTOCOL) as kernel:
         apply(without_table(table), kernel)
 
 
@@ -140,13 +141,6 @@ def _to_outside(subnet: ipaddress.IPv4Network, bridge: str) -> Expressions:
         *link(OUT_NAME, DIFFERENT, bridge),
         expression("masq", b""),
     )
-
-
-def connect() -> socket.socket:
-    """A socket to the packet filter of this process's network namespace."""
-    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, PROTOCOL)
-    kernel.bind((0, 0))
-    return kernel
 
 
 def apply(changes: list[Change], kernel: socket.socket) -> None:

@@ -37,6 +37,13 @@ _ROUTE = struct.Struct("=BBBBBBBBI")
 _ATTRIBUTE = struct.Struct("=HH")
 
 
+def connect(protocol: int) -> socket.socket:
+    """A netlink socket to the kernel, for the network namespace of this process."""
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+    kernel.bind((0, 0))  # port 0: the kernel chooses an address for us
+    return kernel
+
+
 class Link(NamedTuple):
     number: int
     name: str
@@ -46,11 +53,7 @@ class Netlink:
     """A socket to the kernel, for the network namespace in which it was opened."""
 
     def __init__(self, opened: socket.socket | None = None) -> None:
-        self._socket = opened or socket.socket(
-            socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE
-        )
-        if opened is None:
-            self._socket.bind((0, 0))  # port 0: the kernel chooses an address for us
+        self._socket = opened or connect(socket.NETLINK_ROUTE)
         self._sequence = 0
 
     def __enter__(self) -> Netlink:
