@@ -35,7 +35,7 @@ from localkube.node.machine.python_interpreter import PodPrograms
 from localkube.node.machine.teardown import Teardown, make_hidden_directories
 from localkube.node.network.bridge import BridgeNetwork
 from localkube.node.network.hosts_file import HostsFiles
-from localkube.node.network.loopback_ports import Informers, LoopbackPorts
+from localkube.node.network.loopback_ports import LoopbackPorts
 from localkube.node.network.rootless_network import RootlessNetwork
 from localkube.node.network.service_addresses import NOT_HEADLESS, SLICES
 from localkube.node.network.service_router import ServiceRouter
@@ -247,12 +247,10 @@ class Agent:
         manager.background("heartbeat", heartbeat.run)
         manager.background("hosts files", hosts_files.run)
         slices = manager.informer(Informer(client, SLICES, labels=NOT_HEADLESS))
-        loopback_ports = LoopbackPorts(
-            self.runtime, self.network, Informers(pods, services, slices), events.recorder
-        )
+        loopback_ports = LoopbackPorts(self.runtime, pods, services, slices, events.recorder)
         manager.background("loopback ports", loopback_ports.run)
         if self.network.has_services:
-            router = ServiceRouter(self.network, self.runtime.descriptors, services, slices)
+            router = ServiceRouter(self.runtime, services, slices)
             manager.background("services", router.run)
         evictor = Evictor(client, frozenset(nodes), pods, self._pods_dir, events)
         manager.background("eviction", evictor.run)
@@ -345,6 +343,5 @@ class Agent:
         Programs get SIGTERM and their pod's grace period, to write a checkpoint; `hurry` ends the
         grace period. A pod that cannot be stopped does not keep the others and the network.
         """
-        teardown = Teardown(self._settings.home, self.runtime, self.network)
-        await teardown.run(hurry or asyncio.Event())
+        await Teardown(self._settings.home, self.runtime).run(hurry or asyncio.Event())
         runtime_choice.forget_choice(self._settings.home)

@@ -34,7 +34,6 @@ from localkube.node_interface import CannotRun
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
-    from localkube.node.network.pod_network import Network
     from localkube.node.runtime.container_runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -48,8 +47,8 @@ _MAX_NAMES = 3
 class Teardown:
     """Stops the pods of one home, then removes the network, control groups and directories."""
 
-    def __init__(self, home: Path, runtime: Runtime, network: Network) -> None:
-        self._home, self._runtime, self._network = home, runtime, network
+    def __init__(self, home: Path, runtime: Runtime) -> None:
+        self._home, self._runtime = home, runtime
 
     async def run(self, hurry: asyncio.Event) -> None:
         """Do it; `hurry` ends the pods' grace periods. CannotRun says what is left."""
@@ -70,7 +69,7 @@ class Teardown:
     async def _close_machine(self) -> None:
         empty = partial(remove_hidden_directories, self._home)
         for name, close in (
-            ("the network", self._network.close),
+            ("the network", self._runtime.network.close),
             ("the control groups", self._runtime.groups.close),
             ("the hidden directories", empty),
         ):

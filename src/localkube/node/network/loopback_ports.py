@@ -24,7 +24,7 @@ from kubekit.objects.kinds import SERVICES
 from kubekit.objects.meta import Key, condition_is_true
 from kubekit.telemetry.unexpected_errors import isolated
 from localkube.node.network.forwarder import Forwarder
-from localkube.node.network.pod_network import LOOPBACK, Network
+from localkube.node.network.pod_network import LOOPBACK
 from localkube.node.network.service_addresses import API_SERVICE, has_address, service_ports
 from localkube.node.pod_events import COMPONENT
 from localkube.node_interface import CannotRun
@@ -120,33 +120,28 @@ def ready_targets(service: Service, pods: Iterable[Pod], port: int | str) -> lis
     return sorted(targets)
 
 
-class Informers(NamedTuple):
-    """The objects that decide where connections go."""
-
-    pods: Informer[Pod]
-    services: Informer[Service]
-    slices: Informer[EndpointSlice]
-
-
 class LoopbackPorts:
     def __init__(
-        self, runtime: Runtime, network: Network, informers: Informers, events: EventRecorder
+        self,
+        runtime: Runtime,
+        pods: Informer[Pod],
+        services: Informer[Service],
+        slices: Informer[EndpointSlice],
+        events: EventRecorder,
     ) -> None:
-        self._runtime = runtime
-        self._network = network
-        self._informers = informers
-        self._events = events
+        self._runtime, self._network, self._events = runtime, runtime.network, events
+        self._pods, self._services, self._slices = pods, services, slices
         self._lowest_port = lowest_port()
         self._changed = asyncio.Event()
         self._listening: dict[Place, Acceptor] = {}
         self._failed: set[Place] = set()
         self._forwarder = Forwarder(runtime.descriptors)
         self._turn = 0
-        informers.services.subscribe(lambda _: self._changed.set())
+        services.subscribe(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Listen for all services, until cancelled."""
-        await self._informers.services.synced()
+        await self._services.synced()
         try:
             while True:
                 self._listen(self._targets())
@@ -160,7 +155,7 @@ class LoopbackPorts:
 
     def _targets(self) -> dict[Place, Target]:
         targets: dict[Place, Target] = {}
-        for service in self._informers.services.all():
+        for service in self._services.all():
             key = service.metadata.key
             with isolated("services", key):
                 targets |= node_ports([service])
@@ -200,26 +195,26 @@ class LoopbackPorts:
         self._record(target, EventText("HostAddressFailed", message, "Warning"))
 
     def _record(self, target: Target, event: EventText) -> None:
-        if (service := self._informers.services.get(target.service)) is not None:
+        if (service := self._services.get(target.service)) is not None:
             self._events.record(event_subject(SERVICES, service.metadata, COMPONENT), event)
 
     async def _connect(self, place: Place) -> socket.socket:
         # Looked up for every connection: services and pods change while the port stays open.
         target = self._targets().get(place)
-        service = self._informers.services.get(target.service) if target else None
+        service = self._services.get(target.service) if target else None
         if target is None or service is None:
             raise CannotRun(f"no service at {place}")
         self._turn += 1
         if not service.spec.selector:
             return await self._connect_to_endpoint(service, target.port)
         port = target.port.target_port or target.port.port
-        pods = ready_targets(service, self._informers.pods.all(), port)
+        pods = ready_targets(service, self._pods.all(), port)
         if not pods:
             raise CannotRun(f"no ready pod for {place}")
         return await self._runtime.reach(*pods[self._turn % len(pods)])
 
     async def _connect_to_endpoint(self, service: Service, port: ServicePort) -> socket.socket:
-        for found in service_ports([service], self._informers.slices.all()):
+        for found in service_ports([service], self._slices.all()):
             if (found.port, found.protocol) == (port.port, port.protocol) and found.endpoints:
                 return await self._network.connect(
                     *found.endpoints[self._turn % len(found.endpoints)]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from localkube.node.descriptors import Descriptors
     from localkube.node.network.pod_network import Network
     from localkube.node.network.service_addresses import Endpoint, EndpointSlice, ServicePort
+    from localkube.node.runtime.container_runtime import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -39,15 +40,12 @@ Place = tuple[str, int]
 class ServiceRouter:
     def __init__(
         self,
-        network: Network,
-        descriptors: Descriptors,
+        runtime: Runtime,
         services: Informer[Service],
         slices: Informer[EndpointSlice],
     ) -> None:
-        self._network = network
-        self._descriptors = descriptors
-        self._services = services
-        self._slices = slices
+        self._network, self._descriptors = runtime.network, runtime.descriptors
+        self._services, self._slices = services, slices
         self._changed = asyncio.Event()
         self._proxy: ServiceProxy | None = None
         services.subscribe(self._on_change)

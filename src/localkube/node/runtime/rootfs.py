@@ -167,13 +167,12 @@ class PathTree:
         kind: PathKind,
         *,
         source: str = "",
-        read_only: bool = True,
         mode: int = 0o755,
         as_named: bool = False,
     ) -> None:
         node = self._node(path if as_named else self._resolved(path))
         node.kind, node.source, node.sub = kind, source, ""
-        node.read_only, node.mode = read_only, mode
+        node.read_only, node.mode = True, mode
 
     def mount(self, mount: Mount, rules: RootfsRules) -> None:
         """Mount a volume, in place of new directories below its path."""

@@ -19,7 +19,6 @@ from localkube.node.descriptors import Descriptors
 from localkube.node.network import loopback_ports
 from localkube.node.network.bridge import BridgeNetwork
 from localkube.node.network.loopback_ports import (
-    Informers,
     LoopbackPorts,
     Place,
     host_places,
@@ -141,11 +140,15 @@ def opened(
     """The ports of these services, whose only pod is the server at this port."""
     pod = make_pod("a", meta={"labels": {"app": "web"}}, status=READY)
     found = [msgspec.convert(raw, EndpointSlice) for raw in slices]
-    objects: list[Any] = [_Objects(pod), _Objects(*map(read, services)), _Objects(*found)]
+    objects: tuple[Any, Any, Any] = (
+        _Objects(pod),
+        _Objects(*map(read, services)),
+        _Objects(*found),
+    )
     runtime: Any = _Runtime(port)
     events: Any = _Events()
-    made: Any = network.__new__(network)  # no part of it is opened
-    return LoopbackPorts(runtime, made, Informers(*objects), events), events
+    runtime.network = network.__new__(network)  # no part of it is opened
+    return LoopbackPorts(runtime, *objects, events), events
 
 
 async def greeting_server() -> asyncio.Server:
