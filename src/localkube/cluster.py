@@ -365,7 +365,10 @@ class Supervisor:
             state.problem = _text(failure)
             pause = self.backoff.delay(state.failures)
             state.starts_at = now + pause
-            _log(name, failure, state.problem, pause)
+            expected = isinstance(failure, OSError | MusterError) and not isinstance(failure, Bug)
+            message = "%s failed and starts again in %.1f s: %s"
+            cause = None if expected else failure
+            log.error(message, name, pause, state.problem, exc_info=cause)
             self.report(name, state.problem)
             await asyncio.sleep(pause)
 
@@ -409,9 +412,3 @@ def _problem(state: _State, now: float) -> str:
 def _text(failure: BaseException) -> str:
     text = describe(failure) if isinstance(failure, Exception) else type(failure).__name__
     return text.partition("\n")[0]
-
-
-def _log(name: str, failure: BaseException, text: str, pause: float) -> None:
-    message = "%s failed and starts again in %.1f s: %s"
-    expected = isinstance(failure, OSError | MusterError) and not isinstance(failure, Bug)
-    log.error(message, name, pause, text, exc_info=None if expected else failure)

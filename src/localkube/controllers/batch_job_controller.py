@@ -63,7 +63,9 @@ def _with_index(container: Raw) -> Raw:
 
 class JobController(OwnerController[Job, Pod]):
     async def gone(self, key: Key) -> None:
-        await self._remove_finalizers(self._pods_of_deleted_job(key))
+        """Free pods with our finalizer, which no other controller removes."""
+        pods = self.informers.pods.by(NAMESPACE, key.namespace)
+        await self._remove_finalizers(pod for pod in pods if _job_name(pod) == key.name)
 
     async def visit(self, owner: Job) -> float | None:
         if owner.spec.managed_by not in ("", MANAGER):
@@ -105,14 +107,6 @@ class JobController(OwnerController[Job, Pod]):
             change = {"metadata": {**preconditions(meta), "finalizers": others}}
             with contextlib.suppress(NotFound, Conflict):
                 await self.pod_control.client.patch(PODS, meta.key, change)
-
-    def _pods_of_deleted_job(self, job: Key) -> list[Pod]:
-        """Pods with our finalizer whose job no longer exists; no other controller removes it."""
-        return [
-            pod
-            for pod in self.informers.pods.by(NAMESPACE, job.namespace)
-            if tracked(pod) and _job_name(pod) == job.name
-        ]
 
     async def _expire(self, job: Job) -> float | None:
         at = decisions.expires(job)

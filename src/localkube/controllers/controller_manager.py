@@ -147,10 +147,6 @@ class ControllerManager:
         control = self.pod_control(DISRUPTION_BUDGETS, "controllermanager")
         self.loop("budgets", DisruptionBudgetController(control, informers))
 
-    def root_ca(self, certificate: str) -> None:
-        publisher = RootCaPublisher(self.client, self.informers, certificate)
-        self.loop("root ca", publisher, publisher.maps)
-
     def volumes(self, folder: Path) -> None:
         claims = PersistentVolumeController(self.client, self.informers.claims, folder)
         self.manager.background("storage class", claims.create_class)
@@ -180,11 +176,13 @@ def build(client: Client, settings: Settings) -> Manager:
     controllers.services()
     controllers.garbage()
     controllers.nodes(settings)
+    informers = controllers.informers
     if settings.root_ca:
-        controllers.root_ca(settings.root_ca)
+        publisher = RootCaPublisher(client, informers, settings.root_ca)
+        controllers.loop("root ca", publisher, publisher.maps)
     if settings.volumes is not None:
         controllers.volumes(settings.volumes)
-    for informer in controllers.informers.all():
+    for informer in informers.all():
         controllers.manager.informer(informer)
     controllers.manager.background("events", controllers.recorder.run)
     return controllers.manager

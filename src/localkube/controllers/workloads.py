@@ -69,11 +69,16 @@ class Workload(ApiObject, frozen=True):
         return int(self.status.get(field) or 0)
 
 
-class ReplicaSetSpec(Object, frozen=True):
-    replicas: int = 1
+class TemplateSpec(Object, frozen=True):
+    """What all workloads have that keep pods of one template."""
+
     min_ready_seconds: int = 0
     selector: LabelSelector | None = None
     template: Raw = {}
+
+
+class ReplicaSetSpec(TemplateSpec, frozen=True):
+    replicas: int = 1
 
 
 class ReplicaSet(Workload, frozen=True):
@@ -97,15 +102,12 @@ BURST = 500
 """The most pods that one visit to an owner creates or deletes."""
 
 
-class DeploymentSpec(Object, frozen=True):
+class DeploymentSpec(TemplateSpec, frozen=True):
     replicas: int = 1
-    min_ready_seconds: int = 0
     paused: bool = False
     progress_deadline_seconds: int = NO_LIMIT
     revision_history_limit: int = NO_LIMIT
-    selector: LabelSelector | None = None
     strategy: Strategy = Strategy()
-    template: Raw = {}
 
 
 class Deployment(Workload, frozen=True):
@@ -130,16 +132,13 @@ class ClaimRetention(Object, frozen=True):
     when_scaled: str = "Retain"
 
 
-class StatefulSetSpec(Object, frozen=True):
+class StatefulSetSpec(TemplateSpec, frozen=True):
     replicas: int = 1
-    min_ready_seconds: int = 0
     ordinals: Ordinals = Ordinals()
     persistent_volume_claim_retention_policy: ClaimRetention = ClaimRetention()
     pod_management_policy: str = "OrderedReady"
     revision_history_limit: int = 10
-    selector: LabelSelector | None = None
     service_name: str = ""
-    template: Raw = {}
     update_strategy: StatefulSetStrategy = StatefulSetStrategy()
     volume_claim_templates: tuple[Raw, ...] = ()
 
@@ -158,11 +157,8 @@ class DaemonSetStrategy(Object, frozen=True):
     rolling_update: DaemonSetRollingUpdate | None = None
 
 
-class DaemonSetSpec(Object, frozen=True):
-    min_ready_seconds: int = 0
+class DaemonSetSpec(TemplateSpec, frozen=True):
     revision_history_limit: int = 10
-    selector: LabelSelector | None = None
-    template: Raw = {}
     update_strategy: DaemonSetStrategy = DaemonSetStrategy()
 
 

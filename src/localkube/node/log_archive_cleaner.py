@@ -96,11 +96,8 @@ class ArchiveCleaner:
         entries = [entry for entry in entries if entry not in removed]
         if sum(entry.charge for entry in entries) > TOTAL:
             removed += over_total_bound(entries, await self._ends(left), TOTAL)
-        await asyncio.to_thread(self._remove, removed)
-
-    def _remove(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            self._archive.remove(entry.job, entry.name)
+        for entry in removed:
+            await asyncio.to_thread(self._archive.remove, entry.job, entry.name)
 
     async def _exists(self, log: PodLog) -> bool:
         owner = log.metadata.owner_references[0]

@@ -93,14 +93,9 @@ class Backend:
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
         uid = pod["metadata"]["uid"]
         op = "exec" if options.command else "attach"
-        request = {
-            "op": op,
-            "argv": list(options.command),
-            "tty": options.tty,
-            "stdin": options.stdin,
-        }
+        request = {"argv": list(options.command), "tty": options.tty, "stdin": options.stdin}
         try:
-            async with self._runtime.connect_shim(uid, options.container, **request) as shim:
+            async with self._runtime.connect_shim(uid, options.container, op=op, **request) as shim:
                 end = await _relay(shim, options, streams)
         except ConnectionError as error:
             name = pod["metadata"]["name"]

@@ -290,7 +290,11 @@ def replace_files(folder: Path, files: Iterable[VolumeFile]) -> None:
                 (payload / parent).chmod(0o755)
             (payload / path).write_bytes(file.data)
             (payload / path).chmod(file.mode)
-        _switch(folder, payload)
+        # A link cannot be overwritten, but renaming another one over it is atomic.
+        link = folder / f"{_DATA}_new"
+        link.unlink(missing_ok=True)
+        link.symlink_to(payload.name)
+        link.replace(folder / _DATA)
     # Also if nothing changed: a crash may have come between the switch and the links.
     _tidy(folder, {path.split("/", 1)[0] for path in new})
 
@@ -318,14 +322,6 @@ def _current(folder: Path) -> Path | None:
 def _read(payload: Path) -> dict[str, bytes]:
     files = (path for path in payload.rglob("*") if path.is_file())
     return {str(path.relative_to(payload)): path.read_bytes() for path in files}
-
-
-def _switch(folder: Path, payload: Path) -> None:
-    # A link cannot be overwritten, but renaming another one over it is atomic.
-    link = folder / f"{_DATA}_new"
-    link.unlink(missing_ok=True)
-    link.symlink_to(payload.name)
-    link.replace(folder / _DATA)
 
 
 def _inside(path: str, folder: str) -> str | None:

@@ -18,15 +18,6 @@ from localkube.node.standalone.linux import files, kernel, netfilter
 from localkube.node.standalone.linux.netlink import Netlink
 
 
-def _enable_nat(request: dict[str, str]) -> None:
-    """Forward packets of pods, for slirp4netns or pasta, which may join this namespace later.
-    Nothing outside of this namespace changes."""
-    subnet = ipaddress.IPv4Interface(request["address"]).network
-    with contextlib.suppress(OSError):
-        files.write("/proc/sys/net/ipv4/ip_forward", "1")
-        netfilter.write_bridge_table(subnet, request["bridge"])
-
-
 def main() -> int:
     channel = Channel(socket.socket(fileno=os.dup(0)))
     request = channel.receive()
@@ -38,11 +29,16 @@ def main() -> int:
     files.write("/proc/self/setgroups", "deny")
     files.write("/proc/self/uid_map", f"0 {user} 1")
     files.write("/proc/self/gid_map", f"0 {group} 1")
+    bridge, interface = request["bridge"], ipaddress.IPv4Interface(request["address"])
     with Netlink() as net:
         net.set_up(net.index("lo"))
-        net.add_bridge(request["bridge"])
-        net.add_address(net.index(request["bridge"]), ipaddress.IPv4Interface(request["address"]))
-    _enable_nat(request)
+        net.add_bridge(bridge)
+        net.add_address(net.index(bridge), interface)
+    # Forward packets of pods, for slirp4netns or pasta, which may join this namespace later.
+    # Nothing outside of this namespace changes.
+    with contextlib.suppress(OSError):
+        files.write("/proc/sys/net/ipv4/ip_forward", "1")
+        netfilter.write_bridge_table(interface.network, bridge)
     channel.send(ready=True)
     close_streams()
     return become_sleep({"MUSTER_HOLDER": request["folder"]})

@@ -33,7 +33,9 @@ def main() -> int:
     request = channel.receive()
     if request is None:
         return 1
-    _join(request)
+    if request.get("join"):  # the holder's namespaces: without root, they allow to make others
+        names = ("user", "net") if request["network"] else ("user",)
+        kernel.enter(kernel.open_namespaces(request["join"], names))
     # A new pid namespace is for children only: the child becomes its first process.
     kernel.unshare(kernel.CLONE_NEWPID)
     starter, child = socket.socketpair()
@@ -43,13 +45,6 @@ def main() -> int:
         return _become_first(channel, Channel(child), request)
     child.close()
     return _start(channel, Channel(starter), request, pid)
-
-
-def _join(request: dict[str, Any]) -> None:
-    """Enter the holder's namespaces: without root, they give the right to make others."""
-    if request.get("join"):
-        names = ("user", "net") if request["network"] else ("user",)
-        kernel.enter(kernel.open_namespaces(request["join"], names))
 
 
 def _start(channel: Channel, child: Channel, request: dict[str, Any], pid: int) -> int:

@@ -79,7 +79,10 @@ def start(
             descriptors += fds
             if data[:1] == _PID and not pid:
                 pid = int(data[1:])
-                _admit(ours, admit, pid)
+                if admit is not None:
+                    with contextlib.suppress(OSError):  # it was killed
+                        admit(pid)
+                        ours.send(_PID)
             elif data[:1] == _ERROR:
                 error = data[1:]
             elif not data:
@@ -94,13 +97,6 @@ def start(
         message = error.decode(errors="replace")
         raise StartFailed(f'cannot run "{program.argv[0]}": {message}', code)
     return pid or first, descriptors
-
-
-def _admit(child: socket.socket, admit: Callable[[int], None] | None, pid: int) -> None:
-    if admit is not None:
-        with contextlib.suppress(OSError):  # it was killed
-            admit(pid)
-            child.send(_PID)
 
 
 def _run(
