@@ -25,13 +25,9 @@ from kubekit.watch.informer import Informer
 from localkube.controllers.owner_graph import (
     FOREGROUND,
     ORPHAN,
-    Delete,
     Item,
-    Keep,
-    KeepOwners,
     OwnerGraph,
     OwnerState,
-    Wait,
     judge,
 )
 from localkube.controllers.pod_control import reference_manifest, release_patch
@@ -188,21 +184,19 @@ class GarbageCollector:
             reference.uid: await self._state(item, reference)
             for reference in item.meta.owner_references
         }
-        match judge(item, owners):
-            case Delete(propagation):
-                log.info("garbage: %s %s: its owner is gone", item.kind.kind, item.meta.key)
-                await self._client.delete(
-                    item.kind, item.meta.key, uid=item.meta.uid, propagation=propagation
-                )
-            case KeepOwners(owners_left):
-                references = [reference_manifest(owner) for owner in owners_left]
-                await self._patch(item, {"ownerReferences": references})
-            case Wait():
-                self._undecided.add(item.meta.uid)
-            case Keep():
-                # An owner that our watches do not show yet may be deleted before they ever do.
-                unseen = [uid for uid in owners if self._graph.get(uid) is None]
-                return RequeueAfter(_CHECK_AGAIN) if unseen else None
+        verdict, meta = judge(item, owners), item.meta
+        if verdict.delete:
+            log.info("garbage: %s %s: its owner is gone", item.kind.kind, meta.key)
+            way = verdict.delete
+            await self._client.delete(item.kind, meta.key, uid=meta.uid, propagation=way)
+        elif verdict.owners:
+            references = [reference_manifest(owner) for owner in verdict.owners]
+            await self._patch(item, {"ownerReferences": references})
+        elif verdict.wait:
+            self._undecided.add(meta.uid)
+        # An owner that our watches do not show yet may be deleted before they ever do.
+        elif any(self._graph.get(uid) is None for uid in owners):
+            return RequeueAfter(_CHECK_AGAIN)
         return None
 
     async def _state(self, item: Item, reference: OwnerReference) -> OwnerState:

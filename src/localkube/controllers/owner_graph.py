@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,52 +107,33 @@ class OwnerState(Enum):
     UNKNOWN = "unknown"  # of a kind that the API does not have
 
 
-@dataclass(frozen=True)
-class Keep:
-    """Keep the object."""
+class Verdict(NamedTuple):
+    """By default, the object is kept as it is."""
 
-
-@dataclass(frozen=True)
-class Wait:
-    """Decide later: an owner's state is unknown."""
-
-
-@dataclass(frozen=True)
-class KeepOwners:
+    delete: str = ""
+    """Delete the object, with this propagation."""
+    owners: tuple[OwnerReference, ...] = ()
     """Keep the object, with only these owners."""
-
-    owners: tuple[OwnerReference, ...]
-
-
-@dataclass(frozen=True)
-class Delete:
-    """Delete the object."""
-
-    propagation: str
-
-
-Verdict = Keep | Wait | KeepOwners | Delete
+    wait: bool = False
+    """Decide later: an owner's state is unknown."""
 
 
 def judge(item: Item, owners: Mapping[str, OwnerState]) -> Verdict:
     """Whether to keep, change or delete an object, given the states of its owners by UID."""
     references = item.meta.owner_references
     if not references or item.deleting:
-        return Keep()
+        return Verdict()
     states = [owners[reference.uid] for reference in references]
     # Nothing is deleted on a guess: the kind may be installed later.
     if OwnerState.UNKNOWN in states:
-        return Wait()
+        return Verdict(wait=True)
     if OwnerState.EXISTS in states:
         existing = tuple(r for r in references if owners[r.uid] is OwnerState.EXISTS)
-        return KeepOwners(existing) if len(existing) < len(references) else Keep()
-    return Delete("Foreground" if OwnerState.TERMINATING in states else _propagation(item))
-
-
-def _propagation(item: Item) -> str:
-    if ORPHAN in item.meta.finalizers:
-        return "Orphan"
-    return "Foreground" if FOREGROUND in item.meta.finalizers else "Background"
+        return Verdict(owners=existing if len(existing) < len(references) else ())
+    if OwnerState.TERMINATING not in states and ORPHAN in item.meta.finalizers:
+        return Verdict(delete="Orphan")
+    foreground = OwnerState.TERMINATING in states or FOREGROUND in item.meta.finalizers
+    return Verdict(delete="Foreground" if foreground else "Background")
 
 
 def is_blocking(item: Item, owner: str) -> bool:

@@ -11,14 +11,10 @@ from kubekit.objects.meta import ObjectMeta, OwnerReference
 from localkube.controllers.owner_graph import (
     FOREGROUND,
     ORPHAN,
-    Delete,
     Item,
-    Keep,
-    KeepOwners,
     OwnerGraph,
     OwnerState,
     Verdict,
-    Wait,
     is_blocking,
     judge,
 )
@@ -36,12 +32,12 @@ def item(uid: str, *owners: str, finalizers: tuple[str, ...] = (), deleting: boo
 @pytest.mark.parametrize(
     ("standing", "expected"),
     [
-        ([OwnerState.EXISTS], Keep()),
-        ([OwnerState.GONE], Delete("Background")),
-        ([OwnerState.TERMINATING], Delete("Foreground")),
-        ([OwnerState.GONE, OwnerState.GONE], Delete("Background")),
-        ([OwnerState.GONE, OwnerState.UNKNOWN], Wait()),
-        ([OwnerState.EXISTS, OwnerState.EXISTS], Keep()),
+        ([OwnerState.EXISTS], Verdict()),
+        ([OwnerState.GONE], Verdict(delete="Background")),
+        ([OwnerState.TERMINATING], Verdict(delete="Foreground")),
+        ([OwnerState.GONE, OwnerState.GONE], Verdict(delete="Background")),
+        ([OwnerState.GONE, OwnerState.UNKNOWN], Verdict(wait=True)),
+        ([OwnerState.EXISTS, OwnerState.EXISTS], Verdict()),
     ],
 )
 def test_an_object_is_deleted_when_no_owner_is_left(
@@ -58,12 +54,12 @@ def test_an_object_with_another_owner_only_loses_the_reference(other: OwnerState
 
     verdict = judge(one, {"here": OwnerState.EXISTS, "not": other})
 
-    assert verdict == KeepOwners(one.meta.owner_references[:1])
+    assert verdict == Verdict(owners=one.meta.owner_references[:1])
 
 
 def test_objects_without_owners_or_being_deleted_are_kept() -> None:
-    assert judge(item("x"), {}) == Keep()
-    assert judge(item("x", "o", deleting=True), {"o": OwnerState.GONE}) == Keep()
+    assert judge(item("x"), {}) == Verdict()
+    assert judge(item("x", "o", deleting=True), {"o": OwnerState.GONE}) == Verdict()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +68,9 @@ def test_objects_without_owners_or_being_deleted_are_kept() -> None:
 def test_an_object_is_deleted_with_the_propagation_of_its_finalizers(
     finalizer: str, way: str
 ) -> None:
-    assert judge(item("x", "o", finalizers=(finalizer,)), {"o": OwnerState.GONE}) == Delete(way)
+    assert judge(item("x", "o", finalizers=(finalizer,)), {"o": OwnerState.GONE}) == Verdict(
+        delete=way
+    )
 
 
 def test_the_graph_forgets_former_owners() -> None:
