@@ -10,11 +10,10 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from kubekit.objects.events import EventText
-from kubekit.objects.meta import Raw, preconditions
+from kubekit.objects.meta import ObjectMeta, Raw, preconditions
 from kubekit.request_errors import AlreadyExists, NotFound
 from localkube.controllers import deployment_revisions
 from localkube.controllers import deployment_rollout as decisions
-from localkube.controllers.deployment_rollout import CreateSet, DeleteSet, SetRevision, UpdateSet
 from localkube.controllers.pod_control import OwnerController
 from localkube.controllers.shared_informers import OWNER
 from localkube.controllers.workloads import (
@@ -28,15 +27,25 @@ from localkube.controllers.workloads import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from localkube.controllers.deployment_rollout import Step
+    from localkube.controllers.deployment_rollout import UpdateSet
 
 
 class DeploymentController(OwnerController[Deployment, ReplicaSet]):
     async def visit(self, owner: Deployment) -> float | None:
         sets = await self.pod_control.owned(owner, self.objects)
-        for step in decisions.decide(owner, sets, old_pods_left=self._old_pods_left(owner, sets)):
-            if await self._do(owner, step):
-                return None  # the event of this write calls again
+        plan = decisions.decide(owner, sets, old_pods_left=self._old_pods_left(owner, sets))
+        if plan.create is not None:
+            await self._create_set(owner, plan.create, plan.revision)
+            return None  # the event of this write calls again
+        for update in plan.update:
+            await self._update_set(owner, update)
+        if plan.write_revision:
+            await self._write_revision(owner.metadata, plan.revision)
+            return None
+        for old in plan.delete:
+            with contextlib.suppress(NotFound):
+                meta = old.metadata
+                await self.pod_control.client.delete(REPLICA_SETS, meta.key, uid=meta.uid)
         return await self._report(owner, sets)
 
     def _old_pods_left(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
@@ -57,33 +66,16 @@ class DeploymentController(OwnerController[Deployment, ReplicaSet]):
             return None  # the event of this write calls again
         return decisions.deadline_in(deployment, status, now)
 
-    async def _do(self, deployment: Deployment, step: Step) -> bool:
-        """Carry out one step; returns whether the next steps must wait for its event."""
-        match step:
-            case CreateSet():
-                return await self._create_set(deployment, step)
-            case UpdateSet():
-                await self._update_set(deployment, step)
-            case SetRevision():
-                meta = deployment.metadata
-                annotations = {deployment_revisions.REVISION: str(step.revision)}
-                body = {"metadata": {**preconditions(meta), "annotations": annotations}}
-                # With the status: an annotation that is written otherwise is a new generation.
-                await self.pod_control.client.patch(
-                    DEPLOYMENTS, meta.key, body, subresource="status"
-                )
-                return True
-            case DeleteSet():
-                with contextlib.suppress(NotFound):
-                    meta = step.target.metadata
-                    await self.pod_control.client.delete(REPLICA_SETS, meta.key, uid=meta.uid)
-        return False
+    async def _write_revision(self, meta: ObjectMeta, revision: int) -> None:
+        annotations = {deployment_revisions.REVISION: str(revision)}
+        body = {"metadata": {**preconditions(meta), "annotations": annotations}}
+        # With the status: an annotation that is written otherwise is a new generation.
+        await self.pod_control.client.patch(DEPLOYMENTS, meta.key, body, subresource="status")
 
-    async def _create_set(self, deployment: Deployment, step: CreateSet) -> bool:
+    async def _create_set(self, deployment: Deployment, replicas: int, revision: int) -> None:
         meta = deployment.metadata
-        body = deployment_revisions.new_set(
-            deployment, owner_reference(DEPLOYMENTS, meta), step.replicas, step.revision
-        )
+        reference = owner_reference(DEPLOYMENTS, meta)
+        body = deployment_revisions.new_set(deployment, reference, replicas, revision)
         body["metadata"]["annotations"] |= decisions.size_annotations(deployment)
         name = body["metadata"]["name"]
         try:
@@ -91,15 +83,14 @@ class DeploymentController(OwnerController[Deployment, ReplicaSet]):
                 await self.pod_control.client.create(REPLICA_SETS, body)
         except AlreadyExists:
             await self._check_collision(deployment, body)
-            return True
-        if step.replicas:
-            self._record_scaling(deployment, name, 0, step.replicas)
+            return
+        if replicas:
+            self._record_scaling(deployment, name, 0, replicas)
         if decisions.has_deadline(deployment):
             conditions = decisions.created(deployment, name, self.pod_control.clock())
             await self.pod_control.write_status(
                 meta, deployment.status, {**deployment.status, "conditions": conditions}
             )
-        return True
 
     async def _check_collision(self, deployment: Deployment, body: Raw) -> None:
         """The name exists: it is our own set, or another template has the same hash."""

@@ -14,7 +14,7 @@ conditions Available and Progressing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kubekit.objects import conditions
@@ -308,14 +308,6 @@ def _with_failure(known: list[Raw], sets: Sequence[ReplicaSet]) -> list[Raw]:
 
 
 @dataclass(frozen=True)
-class CreateSet:
-    """Create the set of the current template."""
-
-    replicas: int
-    revision: int
-
-
-@dataclass(frozen=True)
 class UpdateSet:
     """Patch a set: its size, its annotations, its minReadySeconds."""
 
@@ -325,36 +317,34 @@ class UpdateSet:
     min_ready_seconds: int
 
 
-@dataclass(frozen=True)
-class SetRevision:
+@dataclass
+class Plan:
+    """The next steps, in this order."""
+
+    revision: int = 0
+    """Of the current template."""
+    create: int | None = None
+    """Create the set of the current template, with this size."""
+    update: list[UpdateSet] = field(default_factory=list)
+    write_revision: bool = False
     """Write the current revision on the deployment itself."""
-
-    revision: int
-
-
-@dataclass(frozen=True)
-class DeleteSet:
-    """Delete a set beyond the history limit."""
-
-    target: ReplicaSet
-
-
-Step = CreateSet | UpdateSet | SetRevision | DeleteSet
+    delete: list[ReplicaSet] = field(default_factory=list)
+    """Sets beyond the history limit."""
 
 
 def decide(
     deployment: Deployment, sets: Sequence[ReplicaSet], *, old_pods_left: bool = False
-) -> list[Step]:
+) -> Plan:
     """The next steps; `old_pods_left` while pods of old templates have not ended."""
     if deployment.metadata.deletion_timestamp is not None:
-        return []
+        return Plan()
     new = deployment_revisions.current(deployment, sets)
     old = [rs for rs in sets if rs is not new]
     revision = max(
         deployment_revisions.next_number(old),
         deployment_revisions.number(new.metadata) if new else 0,
     )
-    steps: list[Step] = []
+    plan = Plan(revision)
     # A deployment that is paused or was just scaled does not roll: its sets only share the new
     # number among them.
     if deployment.spec.paused or _was_scaled(deployment, sets):
@@ -364,15 +354,15 @@ def decide(
     else:
         sizes = _roll(deployment, new, old)
     if new is None and not deployment.spec.paused and _may_start(deployment, old, old_pods_left):
-        steps.append(CreateSet(new_size(deployment, old, 0), revision))
-    steps += _changes(deployment, new, sets, sizes, revision)
+        plan.create = new_size(deployment, old, 0)
+    plan.update = _changes(deployment, new, sets, sizes, revision)
     numbered = deployment_revisions.number(deployment.metadata) == revision
-    if (new is not None or steps) and not deployment.spec.paused and not numbered:
-        steps.append(SetRevision(revision))
+    begun = new is not None or plan.create is not None or bool(plan.update)
+    plan.write_revision = begun and not deployment.spec.paused and not numbered
     # As in Kubernetes, old sets are deleted only while no rollout is under way.
     if deployment.spec.paused or complete(deployment, deployment.status):
-        steps += _outdated(deployment, old)
-    return steps
+        plan.delete = _outdated(deployment, old)
+    return plan
 
 
 def _may_start(deployment: Deployment, old: Sequence[ReplicaSet], old_pods_left: bool) -> bool:
@@ -411,9 +401,9 @@ def _changes(
     sets: Sequence[ReplicaSet],
     sizes: Sizes,
     revision: int,
-) -> list[Step]:
+) -> list[UpdateSet]:
     """The patches of sets that differ from these sizes, annotations and minReadySeconds."""
-    steps: list[Step] = []
+    patches = []
     for rs in sets:
         meta, size = rs.metadata, sizes.get(rs.metadata.name, rs.spec.replicas)
         annotations, ready = dict(meta.annotations), rs.spec.min_ready_seconds
@@ -424,8 +414,8 @@ def _changes(
             annotations |= size_annotations(deployment)
         current = (rs.spec.replicas, meta.annotations, rs.spec.min_ready_seconds)
         if (size, annotations, ready) != current:
-            steps.append(UpdateSet(rs, size, annotations, ready))
-    return steps
+            patches.append(UpdateSet(rs, size, annotations, ready))
+    return patches
 
 
 def size_annotations(deployment: Deployment) -> dict[str, str]:
@@ -434,14 +424,14 @@ def size_annotations(deployment: Deployment) -> dict[str, str]:
     return {DESIRED: str(desired), MAXIMUM: str(desired + bounds(deployment)[0])}
 
 
-def _outdated(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[Step]:
-    """The deletions of empty old sets beyond the history limit, lowest revisions first."""
+def _outdated(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[ReplicaSet]:
+    """The empty old sets beyond the history limit, lowest revisions first."""
     limit = deployment.spec.revision_history_limit
     history = [rs for rs in old if rs.metadata.deletion_timestamp is None]
     if limit == NO_LIMIT or len(history) <= limit:
         return []
     history.sort(key=lambda rs: deployment_revisions.number(rs.metadata))
-    return [DeleteSet(rs) for rs in history[: len(history) - limit] if _empty(rs)]
+    return [rs for rs in history[: len(history) - limit] if _empty(rs)]
 
 
 def _empty(rs: ReplicaSet) -> bool:
