@@ -13,11 +13,10 @@ at once when the difference between the two changes.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -123,20 +122,16 @@ def _with_mount(container: Container) -> Container:
     return replace(container, volume_mounts=(*container.volume_mounts, mount))
 
 
+@dataclass
 class ServiceAccountTokens:
-    """Writes and renews the tokens of pods. `folder` contains one directory per pod."""
+    """Writes and renews the tokens of pods."""
 
-    def __init__(
-        self,
-        client: Client,
-        folder: Path,
-        clock: Callable[[], datetime],
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._client = client
-        self._folder = folder
-        self._clock, self._monotonic = clock, monotonic
-        self._renewals: dict[str, dict[str, Renewal]] = {}
+    _client: Client
+    _folder: Path
+    """Contains one directory per pod."""
+    _clock: Callable[[], datetime]
+    _monotonic: Callable[[], float] = time.monotonic
+    _renewals: dict[str, dict[str, Renewal]] = field(default_factory=dict, init=False)
 
     async def with_token_volume(self, pod: Pod) -> Pod:
         """The pod with its account's token, if it gets one."""
@@ -160,7 +155,7 @@ class ServiceAccountTokens:
             renewal = renewals.get(str(file))
             if renewal is None or renewal.left(self._now()) <= 0 or not file.exists():
                 token, at = await self._request(pod, source)
-                renewals[str(file)] = self._now().renewal(at)
+                renewals[str(file)] = Renewal(at, self._now())
                 files.write_atomically(file, token)
                 file.chmod(mode)
                 changed = True
@@ -176,11 +171,9 @@ class ServiceAccountTokens:
     def refused(self, uid: str) -> bool:
         """The API refused a token of this pod: all of its tokens are due, unless they are new."""
         renewals, now = self._renewals.get(uid, {}), self._now()
-        if all(now.monotonic - each.written < _NEW for each in renewals.values()):
+        if all(now.monotonic - each.written.monotonic < _NEW for each in renewals.values()):
             return False  # a program that uses an old token, or a pod that has none
-        self._renewals[uid] = {
-            file: dataclasses.replace(each, seconds=0.0) for file, each in renewals.items()
-        }
+        self._renewals[uid] = {f: each._replace(at=now.wall) for f, each in renewals.items()}
         return True
 
     async def watch_clock(self, wake: Callable[[str], None]) -> None:
@@ -205,7 +198,7 @@ class ServiceAccountTokens:
         if uid not in self._renewals:
             saved, now = files.read_json(self._folder / uid / "tokens"), self._now()
             self._renewals[uid] = {
-                file: now.renewal(datetime.fromisoformat(at)) for file, at in saved.items()
+                file: Renewal(datetime.fromisoformat(at), now) for file, at in saved.items()
             }
         return self._renewals[uid]
 
@@ -249,24 +242,19 @@ def renew_at(issued: datetime, expires: datetime) -> datetime:
     return issued + timedelta(seconds=min(_RENEW_AFTER * lifetime, _MAX_AGE))
 
 
-@dataclass(frozen=True)
-class Renewal:
-    """When a token is due, by both clocks."""
+class Renewal(NamedTuple):
+    """When a token is due, and when it was written."""
 
     at: datetime
-    written: float
-    """Monotonic time."""
-    seconds: float
-    """Monotonic seconds from `written` until it is due."""
-    offset: float
-    """The difference between the clocks when the token was written."""
+    written: Clocks
 
     def left(self, now: Clocks) -> float:
-        """Seconds until the token is due."""
-        if abs(now.offset - self.offset) > MAX_DRIFT:
+        """Seconds until the token is due, by either clock."""
+        if abs(now.offset - self.written.offset) > MAX_DRIFT:
             return 0.0  # the clock was set: the token may be expired, or not valid yet
         by_clock = (self.at - now.wall).total_seconds()
-        return min(by_clock, self.written + self.seconds - now.monotonic)
+        lifetime = (self.at - self.written.wall).total_seconds()
+        return min(by_clock, self.written.monotonic + lifetime - now.monotonic)
 
 
 class Clocks(NamedTuple):
@@ -278,8 +266,3 @@ class Clocks(NamedTuple):
     @property
     def offset(self) -> float:
         return self.wall.timestamp() - self.monotonic
-
-    def renewal(self, at: datetime) -> Renewal:
-        """The renewal of a token that is written now."""
-        seconds = (at - self.wall).total_seconds()
-        return Renewal(at, self.monotonic, seconds, self.offset)

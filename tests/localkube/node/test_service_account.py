@@ -16,6 +16,7 @@ from localkube.node.pod import Pod
 from localkube.node.service_account import (
     TOKEN_DIRECTORY,
     Clocks,
+    Renewal,
     ServiceAccountTokens,
     renew_at,
     with_token_volume,
@@ -183,7 +184,7 @@ def test_a_container_keeps_its_own_mount_at_the_token_directory() -> None:
 
 
 ISSUED = Clocks(datetime(2026, 11, 17, 12, tzinfo=UTC), 1000.0)
-RENEWAL = ISSUED.renewal(ISSUED.wall + timedelta(minutes=48))
+RENEWAL = Renewal(ISSUED.wall + timedelta(minutes=48), ISSUED)
 
 
 @pytest.mark.parametrize(
