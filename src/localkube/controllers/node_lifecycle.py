@@ -54,21 +54,17 @@ _SUSPENDED = 5.0
 _NAMESPACE = "kube-node-lease"
 
 
+@dataclass
 class NodeHeartbeats:
-    def __init__(
-        self,
-        client: Client,
-        informers: SharedInformers,
-        clock: Callable[[], datetime],
-        grace: float,
-    ) -> None:
-        self.leases: Informer[Lease] = Informer(client, LEASES, _NAMESPACE)
-        self._client = client
-        self._informers = informers
-        self._clock = clock
-        self._grace = grace
+    client: Client
+    informers: SharedInformers
+    clock: Callable[[], datetime]
+    grace: float
+    _last_seen: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.leases: Informer[Lease] = Informer(self.client, LEASES, _NAMESPACE)
         self._time = asyncio.get_running_loop().time
-        self._last_seen: dict[str, float] = {}
 
     def connect(self, wake: Callable[[Key], None]) -> None:
         def on_lease(change: Change[Lease]) -> None:
@@ -84,52 +80,52 @@ class NodeHeartbeats:
             wake(Key("", name))
             # Whether a node's taints evict depends on whether any other node is ready.
             if _readiness(change.old) != _readiness(change.new):
-                for other in self._informers.nodes.all():
+                for other in self.informers.nodes.all():
                     wake(other.metadata.key)
 
         # A lease wakes no node: the check at the end of the grace period finds the entry.
         self.leases.subscribe(on_lease)
-        self._informers.nodes.subscribe(on_node)
+        self.informers.nodes.subscribe(on_node)
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        node = self._informers.nodes.get(key)
+        node = self.informers.nodes.get(key)
         if node is None:
             return None
-        left = self._last_seen.setdefault(key.name, self._time()) + self._grace - self._time()
+        left = self._last_seen.setdefault(key.name, self._time()) + self.grace - self._time()
         # A check this late means that this machine slept, not the node: start a new grace period.
         if left < -_SUSPENDED and node_taints.readiness(node) != "Unknown":
-            self._last_seen[key.name], left = self._time(), self._grace
+            self._last_seen[key.name], left = self._time(), self.grace
         with contextlib.suppress(NotFound, Conflict):
             if left <= 0 and await self._mark_unknown(node):
                 return None  # the event of this write calls again
             await self._taint(node)
             if node_taints.readiness(node) == "Unknown":
                 # The readiness of pods on it is unknown, so they count as not ready.
-                pods = [p for p in self._informers.pods.by(NODE, key.name) if ready(p)]
+                pods = [p for p in self.informers.pods.by(NODE, key.name) if ready(p)]
                 await _for_each(self._mark_unready, [p for p in pods if not p.finished])
         return RequeueAfter(left) if left > 0 else None
 
     async def _mark_unknown(self, node: Node) -> bool:
-        conditions = node_taints.unknown_conditions(node, self._clock())
+        conditions = node_taints.unknown_conditions(node, self.clock())
         if conditions:
-            await self._client.patch_status(NODES, node.metadata, {"conditions": conditions})
+            await self.client.patch_status(NODES, node.metadata, {"conditions": conditions})
         return bool(conditions)
 
     async def _taint(self, node: Node) -> None:
-        nodes = self._informers.nodes.all()
+        nodes = self.informers.nodes.all()
         some_ready = any(node_taints.readiness(other) == "True" for other in nodes)
-        taints = node_taints.taints(node, self._clock(), evicts=some_ready)
+        taints = node_taints.taints(node, self.clock(), evicts=some_ready)
         if taints is None:
             return
         meta = node.metadata
         body = {"metadata": preconditions(meta), "spec": {"taints": taints}}
-        await self._client.patch(NODES, meta.key, body)
+        await self.client.patch(NODES, meta.key, body)
 
     async def _mark_unready(self, pod: Pod) -> None:
-        at = timestamp(self._clock())
+        at = timestamp(self.clock())
         condition = {"type": "Ready", "status": "False", "lastTransitionTime": at}
         with contextlib.suppress(NotFound, Conflict):
-            await self._client.patch_status(PODS, pod.metadata, {"conditions": [condition]})
+            await self.client.patch_status(PODS, pod.metadata, {"conditions": [condition]})
 
 
 async def _for_each(act: Callable[[Pod], Awaitable[None]], pods: Iterable[Pod]) -> None:

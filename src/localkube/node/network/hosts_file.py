@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import describe
@@ -129,27 +130,23 @@ def write_in_place(path: Path, text: str) -> None:
             file.truncate()
 
 
+@dataclass
 class HostsFiles:
     """Also gives pods their addresses, as soon as they are bound to one of our nodes."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        nodes: Collection[str],
-        pods: Informer[Pod],
-        services: Informer[Service],
-        pods_dir: Path,
-    ) -> None:
-        self._runtime = runtime
-        self._nodes = nodes
-        self._pods = pods
-        self._services = services
-        self._pods_dir = pods_dir
-        self._changed = asyncio.Event()
-        self._table: list[HostsEntry] | None = None
-        self._named: set[str] = set()  # the uids of the pods in the table
-        pods.subscribe(self._on_change)
-        services.subscribe(self._on_change)
+    _runtime: Runtime
+    _nodes: Collection[str]
+    _pods: Informer[Pod]
+    _services: Informer[Service]
+    _pods_dir: Path
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _table: list[HostsEntry] | None = field(default=None, init=False)
+    _named: set[str] = field(default_factory=set, init=False)
+    """The uids of the pods in the table."""
+
+    def __post_init__(self) -> None:
+        self._pods.subscribe(self._on_change)
+        self._services.subscribe(self._on_change)
 
     async def run(self) -> None:
         await self._pods.synced()

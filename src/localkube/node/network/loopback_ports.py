@@ -14,6 +14,7 @@ import contextlib
 import logging
 import os
 import socket
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -120,24 +121,22 @@ def ready_targets(service: Service, pods: Iterable[Pod], port: int | str) -> lis
     return sorted(targets)
 
 
+@dataclass
 class LoopbackPorts:
-    def __init__(
-        self,
-        runtime: Runtime,
-        pods: Informer[Pod],
-        services: Informer[Service],
-        slices: Informer[EndpointSlice],
-        events: EventRecorder,
-    ) -> None:
-        self._runtime, self._network, self._events = runtime, runtime.network, events
-        self._pods, self._services, self._slices = pods, services, slices
+    _runtime: Runtime
+    _pods: Informer[Pod]
+    _services: Informer[Service]
+    _slices: Informer[EndpointSlice]
+    _events: EventRecorder
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _listening: dict[Place, Acceptor] = field(default_factory=dict, init=False)
+    _failed: set[Place] = field(default_factory=set, init=False)
+    _turn: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
         self._lowest_port = lowest_port()
-        self._changed = asyncio.Event()
-        self._listening: dict[Place, Acceptor] = {}
-        self._failed: set[Place] = set()
-        self._forwarder = Forwarder(runtime.descriptors)
-        self._turn = 0
-        services.subscribe(lambda _: self._changed.set())
+        self._forwarder = Forwarder(self._runtime.descriptors)
+        self._services.subscribe(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Listen for all services, until cancelled."""
@@ -159,7 +158,7 @@ class LoopbackPorts:
             key = service.metadata.key
             with isolated("services", key):
                 targets |= node_ports([service])
-                if self._network.host_needs_proxy:
+                if self._runtime.network.host_needs_proxy:
                     places = host_places(service, self._lowest_port)
                     targets |= {place: Target(key, port) for place, port in places}
         return targets
@@ -216,7 +215,7 @@ class LoopbackPorts:
     async def _connect_to_endpoint(self, service: Service, port: ServicePort) -> socket.socket:
         for found in service_ports([service], self._slices.all()):
             if (found.port, found.protocol) == (port.port, port.protocol) and found.endpoints:
-                return await self._network.connect(
+                return await self._runtime.network.connect(
                     *found.endpoints[self._turn % len(found.endpoints)]
                 )
         raise CannotRun(f"no endpoint for port {port.port}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,32 +38,31 @@ Place = tuple[str, int]
 """A virtual address and a port."""
 
 
+@dataclass
 class ServiceRouter:
-    def __init__(
-        self,
-        runtime: Runtime,
-        services: Informer[Service],
-        slices: Informer[EndpointSlice],
-    ) -> None:
-        self._network, self._descriptors = runtime.network, runtime.descriptors
-        self._services, self._slices = services, slices
-        self._changed = asyncio.Event()
-        self._proxy: ServiceProxy | None = None
-        services.subscribe(self._on_change)
-        slices.subscribe(self._on_change)
+    _runtime: Runtime
+    _services: Informer[Service]
+    _slices: Informer[EndpointSlice]
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _proxy: ServiceProxy | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._services.subscribe(self._on_change)
+        self._slices.subscribe(self._on_change)
 
     async def run(self) -> None:
         """Follow services and endpoints until cancelled; the kernel's rules stay."""
         await self._services.synced()
         await self._slices.synced()
         try:
-            await asyncio.to_thread(self._network.open_services)
+            network = self._runtime.network
+            await asyncio.to_thread(network.open_services)
         except (OSError, CannotRun) as error:
             log.warning("the addresses of services do not work: %s", describe(error))
             return
         written: list[ServicePort] | None = None
         async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(asyncio.to_thread, self._network.close_services)
+            stack.push_async_callback(asyncio.to_thread, network.close_services)
             while True:
                 self._changed.clear()
                 ports = service_ports(self._services.all(), self._slices.all())
@@ -74,10 +74,10 @@ class ServiceRouter:
     async def _write(self, ports: list[ServicePort], stack: contextlib.AsyncExitStack) -> None:
         if self._proxy is None:
             try:
-                await asyncio.to_thread(self._network.write_service_rules, ports)
+                await asyncio.to_thread(self._runtime.network.write_service_rules, ports)
             except (OSError, CannotRun) as error:
                 log.warning("services go through a proxy: %s", describe(error))
-                self._proxy = ServiceProxy(self._network, self._descriptors)
+                self._proxy = ServiceProxy(self._runtime.network, self._runtime.descriptors)
                 stack.push_async_callback(self._proxy.close)
         if self._proxy is not None:
             await self._proxy.serve(ports)
