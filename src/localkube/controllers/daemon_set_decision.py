@@ -155,13 +155,6 @@ def template_generation(daemon_set: DaemonSet) -> str:
     return "" if read_integer(text, most=MAX_INT64) is None else text
 
 
-def is_updated(daemon_set: DaemonSet, revision_hash: str, pod: Pod) -> bool:
-    """Whether a pod has the current template."""
-    labels, generation = pod.metadata.labels, template_generation(daemon_set)
-    same_generation = bool(generation) and labels.get(POD_GENERATION) == generation
-    return same_generation or labels.get(HASH) == revision_hash
-
-
 def outdated(
     daemon_set: DaemonSet,
     known: Sequence[ControllerRevision],
@@ -232,7 +225,10 @@ class Progress:
         return workloads.available(pod, self.daemon_set.spec.min_ready_seconds, self.now)
 
     def is_updated(self, pod: Pod) -> bool:
-        return is_updated(self.daemon_set, self.revision_hash, pod)
+        """Whether a pod has the current template."""
+        labels, generation = pod.metadata.labels, template_generation(self.daemon_set)
+        same_generation = bool(generation) and labels.get(POD_GENERATION) == generation
+        return same_generation or labels.get(HASH) == self.revision_hash
 
 
 def _age(pod: Pod) -> tuple[bool, float, str]:
@@ -384,7 +380,11 @@ def _surge(progress: Progress, most_extra: int) -> Plan:
             continue
         available += sum(map(progress.is_available, old or new))
         if old and not new:
-            _start_surge(plan, progress, name, old[0], (candidates, leaving))
+            waits = progress.is_available(old[0])
+            if progress.fits.get(name) is Fit.RUN:
+                (candidates if waits else plan.create).append(name)
+            else:
+                (leaving if waits else plan.delete).append(old[0])
         elif old and progress.is_available(new[0]):
             plan.delete += old
         elif old:
@@ -393,15 +393,3 @@ def _surge(progress: Progress, most_extra: int) -> Plan:
     # A pod on a node that no longer fits goes when a pod elsewhere has taken over.
     plan.delete += leaving[: max(0, available - len(progress.wanted))]
     return plan
-
-
-def _start_surge(
-    plan: Plan, progress: Progress, node: str, old: Pod, lists: tuple[list[str], list[Pod]]
-) -> None:
-    """Sort a node that has an old pod only."""
-    candidates, leaving = lists
-    fits, available = progress.fits.get(node) is Fit.RUN, progress.is_available(old)
-    if fits:
-        (candidates if available else plan.create).append(node)
-    else:
-        (leaving if available else plan.delete).append(old)

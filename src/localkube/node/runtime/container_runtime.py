@@ -207,7 +207,8 @@ class Runtime(ABC):
                 if not files.is_locked(folder / "lock"):
                     break
                 if not self.descriptors.has_room_to_watch():
-                    before, modified = modified, _modified(folder)
+                    # Its start and its exit are new files.
+                    before, modified = modified, os.stat(folder).st_mtime_ns
                     if modified != before:
                         changed(attempt.uid)
                     pause = _WATCH_AGAIN
@@ -227,8 +228,3 @@ class Runtime(ABC):
         if child:
             await asyncio.to_thread(os.waitpid, child, 0)
         changed(attempt.uid)
-
-
-def _modified(folder: Path) -> int:
-    """When a file of the attempt was last written: its start and its exit are new files."""
-    return os.stat(folder).st_mtime_ns

@@ -470,14 +470,9 @@ def _record(head: bytes, tag: bytes, text: bytes) -> bytes:
 
 def last_lines(path: str) -> str:
     """The end of the program's output, up to the size that a pod's status may have."""
-    try:
-        with open(path, "rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _READ_BACK))
-            records = file.read().split(b"\n")[:-1]
-    except OSError:
-        return ""
-    complete = records if size <= _READ_BACK else records[1:]  # the first one is cut
+    data = files.read_end(path, _READ_BACK)
+    records = data.split(b"\n")[:-1]
+    complete = records if len(data) < _READ_BACK else records[1:]  # the first one may be cut
     parts = [record.split(b" ", 3) for record in complete]
     lines = b"".join(text + (b"\n" if tag == b"F" else b"") for _, _, tag, text in parts)
     tail = b"".join(lines.splitlines(keepends=True)[-_MAX_LINES:])

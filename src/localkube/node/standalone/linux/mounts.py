@@ -12,7 +12,6 @@ A step is a list whose first item is the operation; paths are paths in the new r
                                    root, and read-only where the kernel has no overlay for us
     ["hide", path]                 an empty read-only directory over the path
     ["disk", path, mode]           a new directory over one of the host, stored beside the root
-    ["tmpfs", path, options]       a new tmpfs
     ["proc" | "sys" | "pts", path] the kernel's file systems, for these namespaces
 
 The shim does this in the container's own mount namespace, so no mount is left when the container
@@ -203,12 +202,6 @@ class _Builder:
     def hide(self, path: str) -> None:
         with self._open(path) as target:
             _cover_with_nothing(target)
-
-    def tmpfs(self, path: str, options: str) -> None:
-        with self._open(path) as target:
-            kernel.mount(
-                "muster", _path(target), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options
-            )
 
     def disk(self, path: str, mode: int) -> None:
         source = f"{self._root}.over{path}"
