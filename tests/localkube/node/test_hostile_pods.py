@@ -187,7 +187,7 @@ WEB = {
     "metadata": {"name": "web", "namespace": "default"},
     "spec": {"clusterIP": "10.1.0.5", "ports": [{"port": 80, "protocol": "TCP"}]},
 }
-NETWORKS = service_rules.Networks("b", IPv4Network("10.0.0.0/20"), IPv4Network("10.1.0.0/20"))
+NETWORKS = ("b", IPv4Network("10.0.0.0/20"), IPv4Network("10.1.0.0/20"))
 
 
 @given(
@@ -204,7 +204,7 @@ def test_the_kernels_rules_can_be_written_whatever_slices_say(
 
     ports = service_ports(services, written)
 
-    assert service_rules.table(NETWORKS, ports)
+    assert service_rules.table(*NETWORKS, ports)
     assert "10.1.0.5" in {row.address for row in ports}
     assert {e.address for row in ports for e in row.endpoints} <= {"10.0.0.9", "127.0.0.1"}
 

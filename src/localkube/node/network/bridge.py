@@ -29,7 +29,6 @@ from localkube.node.network.pod_addresses import (
     overlaps,
 )
 from localkube.node.network.pod_network import LOOPBACK, Network, OutOfAddresses, connect_from_host
-from localkube.node.network.service_rules import Networks
 from localkube.node.standalone.linux import files, netfilter, netlink
 from localkube.node.standalone.linux.netlink import Netlink
 from localkube.node_interface import CannotRun
@@ -164,13 +163,14 @@ class BridgeNetwork(Network):
                 raise CannotRun("the addresses of services are closed")
             if self._netfilter is None:
                 self._netfilter = self.netlink(netfilter.PROTOCOL)
-            if table := netfilter.forwarding_is_dropped(self._netfilter):
+            if other := netfilter.forwarding_is_dropped(self._netfilter):
                 ours = service_rules.table_name(self.bridge)
                 netfilter.apply(netfilter.without_table(ours), self._netfilter)
-                message = f"the firewall table {table} of this machine drops forwarded packets"
+                message = f"the firewall table {other} of this machine drops forwarded packets"
                 raise CannotRun(message)
-            networks = Networks(self.bridge, self.addresses.subnet, self.service_range)
-            netfilter.apply(service_rules.table(networks, ports), self._netfilter)
+            pods, services = self.addresses.subnet, self.service_range
+            table = service_rules.table(self.bridge, pods, services, ports)
+            netfilter.apply(table, self._netfilter)
 
     def netlink(self, protocol: int) -> socket.socket:
         """A netlink socket to the kernel for the namespace of the bridge."""

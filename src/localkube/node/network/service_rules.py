@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from localkube.node.standalone.linux import netfilter
 from localkube.node.standalone.linux.netfilter import (
@@ -55,21 +55,14 @@ _DESTINATION_NAT, _IPV4 = 1, 2
 _WAS_REDIRECTED = 1 << 5
 
 
-class Networks(NamedTuple):
-    """The networks between which rules translate."""
-
-    bridge: str
-    pods: Subnet
-    services: Subnet
-
-
 def table_name(bridge: str) -> str:
     return f"{bridge}-services"
 
 
-def table(networks: Networks, ports: Iterable[ServicePort]) -> list[Change]:
+def table(
+    bridge: str, pods: Subnet, services: Subnet, ports: Iterable[ServicePort]
+) -> list[Change]:
     """The whole table for these ports of services; an older table is replaced."""
-    bridge, services = networks.bridge, networks.services
     name = table_name(bridge)
     to_service = in_subnet(DESTINATION, services)
     hooks = netfilter
@@ -84,17 +77,17 @@ def table(networks: Networks, ports: Iterable[ServicePort]) -> list[Change]:
         rule(name, "raw", *netfilter.from_outside(services, bridge)),
         rule(name, "prerouting", *link(IN_NAME, EQUAL, bridge), *to_service, jump(_CHAIN)),
         rule(name, "output", *to_service, jump(_CHAIN)),
-        rule(name, "postrouting", *_redirected_of_pods(networks), expression("masq", b"")),
+        rule(name, "postrouting", *_redirected_of_pods(bridge, pods), expression("masq", b"")),
         *(rule(name, _CHAIN, *choice) for port in ports for choice in _choices(port)),
         rule(name, "input", *to_service, *transport(_TCP), reject(_TCP)),
         rule(name, "input", *to_service, reject()),
     ]
 
 
-def _redirected_of_pods(networks: Networks) -> Expressions:
+def _redirected_of_pods(bridge: str, pods: Subnet) -> Expressions:
     return (
-        *in_subnet(SOURCE, networks.pods),
-        *link(OUT_NAME, EQUAL, networks.bridge),
+        *in_subnet(SOURCE, pods),
+        *link(OUT_NAME, EQUAL, bridge),
         *netfilter.connection(netfilter.CONNECTION_STATUS, _WAS_REDIRECTED, _WAS_REDIRECTED),
     )
 
