@@ -22,7 +22,7 @@ from localkube.node import env_and_files
 from localkube.node.network.service_addresses import service_links
 from localkube.node.pod import Container, Handler, MissingReference, Pod
 from localkube.node.runtime.cgroups import Resources, processes_per_pod
-from localkube.node.runtime.container_runtime import ContainerSpec, Runtime, SandboxSpec
+from localkube.node.runtime.container_runtime import ContainerSpec, Runtime
 from localkube.node.runtime.pod_records import AttemptKey
 from localkube.node.service_account import TOKEN_DIRECTORY, ApiAddress, ServiceAccountTokens
 from localkube.node.volumes import VolumeDirectories, in_memory, mounts
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from localkube.node.pod_events import PodEvents
     from localkube.node.probes import ContainerTasks, HandlerRunner
 
-_FROM_LOG = "FallbackToLogsOnError"
 _MIN_AFTER_HOOK = 2.0
 """Seconds that a container has to exit after its hook, as in Kubernetes: a hook that takes the
 whole grace period must not cost the program its SIGTERM."""
@@ -61,16 +60,7 @@ class ContainerStarter:
 
     async def open(self, pod: Pod) -> None:
         """Make the pod's namespaces and its `/etc/hosts`."""
-        await self.runtime.open(
-            SandboxSpec(
-                pod.metadata.uid,
-                pod.metadata.key,
-                pod.hostname,
-                pod.grace,
-                pod.spec.host_network,
-                in_memory(pod),
-            )
-        )
+        await self.runtime.open(pod, in_memory(pod))
         self.hosts_files.write(pod)
 
     async def start(self, pod: Pod, container: Container, number: int) -> None:
@@ -90,20 +80,12 @@ class ContainerStarter:
         await self.tokens.renew(pod, directories)
         await self.runtime.start(
             ContainerSpec(
-                uid=pod.metadata.uid,
-                name=container.name,
-                number=number,
-                image=container.image,
-                argv=command_line(container, variables),
-                env=variables,
-                cwd=container.working_dir or "/",
-                mounts=mounts(pod, container, directories, variables),
-                tty=container.tty,
-                stdin=container.stdin,
-                stdin_once=container.stdin_once,
-                resources=_resources(pod, container),
-                message_path=container.termination_message_path,
-                message_from_log=container.termination_message_policy == _FROM_LOG,
+                AttemptKey(pod.metadata.uid, container.name, number),
+                container,
+                command_line(container, variables),
+                variables,
+                mounts(pod, container, directories, variables),
+                _resources(pod, container),
             )
         )
         attempt = f"{pod.metadata.uid}/{container.name}/{number}"

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +29,20 @@ from localkube.node.runtime.pod_records import AttemptKey, PodRecords
 from localkube.node.standalone.linux import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
     from socket import socket
 
     from kubekit.objects.meta import Key, Raw
     from localkube.node.network.pod_network import Network
+    from localkube.node.pod import Container, Pod
     from localkube.node.runtime.rootfs import Mount
     from localkube.node.runtime.shim_client import ShimConnection
 
 log = logging.getLogger(__name__)
 
+_FROM_LOG = "FallbackToLogsOnError"
 _EXIT_TIMEOUT = 5.0
 _WATCH_AGAIN = 1.0
 _not_watched = RepeatedLine(log, logging.WARNING)
@@ -48,39 +50,19 @@ _POLL, _MAX_POLL = 0.005, 0.1
 
 
 @dataclass(frozen=True)
-class SandboxSpec:
-    """The namespaces of one pod."""
-
-    uid: str
-    key: Key
-    hostname: str
-    grace: int
-    """Seconds to stop the pod in."""
-    host_network: bool = False
-    memory_volumes: dict[str, str] = field(default_factory=dict)
-    """Volumes in memory: name to tmpfs options."""
-
-
-@dataclass(frozen=True)
 class ContainerSpec:
     """One attempt at one container."""
 
-    uid: str
-    name: str
-    number: int
-    image: str
+    attempt: AttemptKey
+    container: Container
     argv: list[str]
     env: dict[str, str]
-    cwd: str
-    mounts: tuple[Mount, ...] = ()
-    tty: bool = False
-    stdin: bool = False
-    stdin_once: bool = False
-    """Whether standard input closes when the first attached client closes it or disconnects."""
-    resources: Resources = field(default_factory=Resources)
-    message_path: str = "/dev/termination-log"
-    message_from_log: bool = False
-    """Whether the end of the log becomes the message if the program fails without one."""
+    mounts: tuple[Mount, ...]
+    resources: Resources
+
+    @property
+    def cwd(self) -> str:
+        return self.container.working_dir or "/"
 
 
 class Runtime(ABC):
@@ -107,8 +89,8 @@ class Runtime(ABC):
         theirs, unless they still run."""
 
     @abstractmethod
-    async def open(self, spec: SandboxSpec) -> None:
-        """Make the pod's namespaces."""
+    async def open(self, pod: Pod, memory_volumes: Mapping[str, str]) -> None:
+        """Make the pod's namespaces, with volumes in memory: tmpfs options by name."""
 
     @abstractmethod
     async def start(self, spec: ContainerSpec) -> None:
@@ -157,25 +139,26 @@ class Runtime(ABC):
 
     async def supervise(self, spec: ContainerSpec, body: Raw) -> None:
         """Start the shim of one attempt; `body` extends the shim's spec."""
-        folder = self.records.attempt(spec.uid, spec.name, spec.number)
+        uid, name, number = spec.attempt
+        folder, container = self.records.attempt(uid, name, number), spec.container
         program = {
             "argv": spec.argv,
             "env": spec.env,
             "cwd": spec.cwd,
-            "tty": spec.tty,
-            "stdin": spec.stdin,
-            "stdin_once": spec.stdin_once,
-            "limits": self.groups.make(f"{spec.uid}.{spec.name}.{spec.number}", spec.resources),
-            "message_from_log": spec.message_from_log,
+            "tty": container.tty,
+            "stdin": container.stdin,
+            "stdin_once": container.stdin_once,
+            "limits": self.groups.make(f"{uid}.{name}.{number}", spec.resources),
+            "message_from_log": container.termination_message_policy == _FROM_LOG,
         }
-        record = self.records.read(spec.uid)
-        previous = record.current(spec.name)
+        record = self.records.read(uid)
+        previous = record.current(name)
         restarts = 0 if previous is None else previous.restarts + 1
         placement = {"sandbox": record.sandbox, "restarts": restarts}
         start = partial(shim_client.start_shim, folder, program | body, placement)
         self._children[folder] = await asyncio.to_thread(start)
-        self._to_watch.put_nowait(AttemptKey(spec.uid, spec.name, spec.number))
-        self.records.forget_old_attempts(spec.uid, spec.name)
+        self._to_watch.put_nowait(spec.attempt)
+        self.records.forget_old_attempts(uid, name)
 
     async def wait_for_shims(self, uid: str, seconds: float) -> None:
         """Wait until all shims of the pod have written exit codes and exited, or for so long."""

@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING
 from localkube.node.network import pod_network
 from localkube.node.network.pod_network import LOOPBACK
 from localkube.node.runtime import processes
-from localkube.node.runtime.container_runtime import ContainerSpec, Runtime, SandboxSpec
+from localkube.node.runtime.container_runtime import ContainerSpec, Runtime
 from localkube.node.runtime.processes import fork_program, kill_and_wait, last_line
 from localkube.node.runtime.rootfs import HostTree, Mount, RootfsRules, plan_rootfs
 from localkube.node.standalone.linux import files, kernel
 from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from kubekit.objects.meta import Key, Raw
     from localkube.node.network.bridge import BridgeNetwork
+    from localkube.node.pod import Pod
 
 _START_TIMEOUT = 10.0
 
@@ -69,38 +70,39 @@ class NamespaceRuntime(Runtime):
     def _assign(self) -> None:
         self._network.addresses.assign(dict.fromkeys(self._open.values()) | self._bound)
 
-    async def open(self, spec: SandboxSpec) -> None:
-        before = self.records.read(spec.uid)
+    async def open(self, pod: Pod, memory_volumes: Mapping[str, str]) -> None:
+        uid, key = pod.metadata.uid, pod.metadata.key
+        before = self.records.read(uid)
         if before.open:
             return
         # The first process of lost namespaces may still be exiting.
         if before.pause and not await asyncio.to_thread(processes.kill_and_wait, before.pause):
             raise CannotRun("the pod's earlier first process does not exit")
-        folder = self.records.pod(spec.uid)
+        folder = self.records.pod(uid)
         folder.mkdir(parents=True, exist_ok=True)
-        address = "" if spec.host_network else self._network.allocate(spec.key)
+        address = "" if pod.spec.host_network else self._network.allocate(key)
         if address:  # a pod on the host's network has the host's file
-            self._open[spec.uid] = str(spec.key)
+            self._open[uid] = str(key)
             await self._network.save_addresses()
             files.write_atomically(folder / "resolv.conf", self._network.resolv_conf, 0o644)
-        files.write_atomically(folder / "hostname", f"{spec.hostname}\n", 0o644)
+        files.write_atomically(folder / "hostname", f"{pod.hostname}\n", 0o644)
         body: Raw = {
-            "key": str(spec.key),
+            "key": str(key),
             "address": address or self._network.gateway,
             "sandbox": before.next_sandbox,
-            "grace": spec.grace,
+            "grace": pod.grace,
         }
 
         def created(pid: int) -> dict[str, str]:
             started = kernel.start_time(pid)
-            self.records.write_pod(spec.uid, body | {"pause": pid, "started": started})
+            self.records.write_pod(uid, body | {"pause": pid, "started": started})
             return self._network.link(address) if address else {}
 
         shared = [("shm", "mode=1777")]
-        shared += [(f"volumes/{name}", options) for name, options in spec.memory_volumes.items()]
+        shared += [(f"volumes/{name}", options) for name, options in memory_volumes.items()]
         request = {
             "folder": str(folder),
-            "hostname": spec.hostname,
+            "hostname": pod.hostname,
             "network": bool(address),
             "shared": shared,
             "hidden": self._rules.hidden,
@@ -109,14 +111,14 @@ class NamespaceRuntime(Runtime):
         await open_sandbox(folder, request, created)
 
     async def start(self, spec: ContainerSpec) -> None:
-        record = self.records.read_open(spec.uid)
-        folder = self.records.attempt(spec.uid, spec.name, spec.number)
+        record = self.records.read_open(spec.attempt.uid)
+        folder = self.records.attempt(*spec.attempt)
         if folder.exists():
             return
-        pod = self.records.pod(spec.uid)
+        pod = self.records.pod(spec.attempt.uid)
         own_mounts = (
             Mount(str(pod / "shm"), "/dev/shm"),
-            Mount(str(folder / "termination-log"), spec.message_path),
+            Mount(str(folder / "termination-log"), spec.container.termination_message_path),
             *(
                 Mount(str(pod / name), f"/etc/{name}")
                 for name in ("hosts", "resolv.conf", "hostname")
@@ -125,7 +127,7 @@ class NamespaceRuntime(Runtime):
         )
         # A volume that the pod mounts at one of our paths replaces ours.
         mounts = {mount.path: mount for mount in (*own_mounts, *spec.mounts)}
-        layers = layers_of(spec.image, self._images)
+        layers = layers_of(spec.container.image, self._images)
         body = {
             "pause": record.pause,
             "pause_started": kernel.start_time(record.pause),

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 
 from localkube.node.network import pod_network
 from localkube.node.network.pod_network import LOOPBACK
-from localkube.node.runtime.container_runtime import ContainerSpec, Runtime, SandboxSpec
+from localkube.node.runtime.container_runtime import ContainerSpec, Runtime
 from localkube.node.standalone.linux import beneath, kernel
 from localkube.node.standalone.linux.files import inside, opened
 from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from socket import socket
 
     from kubekit.objects.meta import Key
+    from localkube.node.pod import Pod
     from localkube.node.runtime.rootfs import Mount
 
 MARK = "MUSTER_POD"
@@ -44,20 +45,21 @@ class PlainRuntime(Runtime):
     def assign_addresses(self, keys: Iterable[Key]) -> None:
         """Nothing to do: all pods have the machine's address."""
 
-    async def open(self, spec: SandboxSpec) -> None:
-        before, folder = self.records.read(spec.uid), self.records.pod(spec.uid)
+    async def open(self, pod: Pod, memory_volumes: Mapping[str, str]) -> None:
+        meta = pod.metadata
+        before, folder = self.records.read(meta.uid), self.records.pod(meta.uid)
         if before.open:
             return
         # No process marks the pod as open here: its record has `plain` instead of a PID.
         for name in ("root", "tmp", "work"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        body = {"key": str(spec.key), "address": LOOPBACK, "plain": True, "grace": spec.grace}
-        self.records.write_pod(spec.uid, body | {"sandbox": before.next_sandbox})
+        body = {"key": str(meta.key), "address": LOOPBACK, "plain": True, "grace": pod.grace}
+        self.records.write_pod(meta.uid, body | {"sandbox": before.next_sandbox})
 
     async def start(self, spec: ContainerSpec) -> None:
-        if self.records.attempt(spec.uid, spec.name, spec.number).exists():
+        if self.records.attempt(*spec.attempt).exists():
             return
-        folder = self.records.pod(spec.uid)
+        folder = self.records.pod(spec.attempt.uid)
         await asyncio.to_thread(_link, folder / "root", spec.mounts)
         variables = {
             MARK: str(folder),
