@@ -18,13 +18,6 @@ from kubekit.objects import conditions
 from kubekit.objects.events import EventText
 from kubekit.objects.meta import MAX_SECONDS, Raw, read_timestamp, seconds_left, shifted, timestamp
 from localkube.controllers import batch_job_pods, workloads
-from localkube.controllers.batch_job_pods import (
-    backoff_delay,
-    ended_at,
-    is_indexed,
-    matching_rule,
-    parse_ranges,
-)
 from localkube.controllers.workloads import BURST, Job, Pod, SuccessRule
 
 if TYPE_CHECKING:
@@ -50,7 +43,7 @@ def met_success_rule(job: Job, completed: frozenset[int]) -> int | None:
 def _is_met(rule: SuccessRule, completed: frozenset[int], completions: int) -> bool:
     if rule.succeeded_indexes is None:
         return len(completed) >= (rule.succeeded_count or 0)
-    named = parse_ranges(rule.succeeded_indexes, completions)  # up to 2**31 indexes
+    named = batch_job_pods.parse_ranges(rule.succeeded_indexes, completions)  # up to 2**31 indexes
     count = rule.succeeded_count
     required = sum(map(len, named)) if count is None else count
     ordered = sorted(completed)
@@ -112,7 +105,7 @@ def _by_success_policy(job: Job, counts: PodCounts) -> JobEnd | None:
 def _complete(job: Job, counts: PodCounts, pods: Sequence[Pod]) -> bool:
     if job.spec.completions is None:
         return counts.all_succeeded > 0 and not any(pod.active for pod in pods)
-    if is_indexed(job):
+    if batch_job_pods.is_indexed(job):
         return len(counts.completed) >= job.spec.completions
     return counts.all_succeeded >= job.spec.completions
 
@@ -148,12 +141,16 @@ def backoff(pods: Sequence[Pod], now: datetime) -> float:
 
     The delay doubles with every failure since a success.
     """
-    ended = [(at, pod.status.phase == "Succeeded") for pod in pods if (at := ended_at(pod))]
+    ended = [
+        (at, pod.status.phase == "Succeeded")
+        for pod in pods
+        if (at := batch_job_pods.ended_at(pod))
+    ]
     success = max((at for at, succeeded in ended if succeeded), default=None)
     failures = [at for at, good in ended if not good and (success is None or at > success)]
     if not failures:
         return 0.0
-    return seconds_left(max(failures), backoff_delay(len(failures)), now)
+    return seconds_left(max(failures), batch_job_pods.backoff_delay(len(failures)), now)
 
 
 def by_policy(job: Job, pods: Sequence[Pod]) -> tuple[JobEnd | None, frozenset[str]]:
@@ -165,7 +162,7 @@ def by_policy(job: Job, pods: Sequence[Pod]) -> tuple[JobEnd | None, frozenset[s
     for pod in pods:
         if pod.status.phase != "Failed" or pod.metadata.uid in ignored:
             continue
-        match = matching_rule(job, pod)
+        match = batch_job_pods.matching_rule(job, pod)
         if match is not None and match.action == "FailJob":
             message = f"{match.why} matching FailJob rule at index {match.number}"
             return JobEnd(True, "PodFailurePolicy", message), frozenset(ignored)

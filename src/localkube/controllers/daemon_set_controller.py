@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localkube.controllers import daemon_set_decision as decisions
 from localkube.controllers.controller_revisions import HASH
-from localkube.controllers.daemon_set_decision import (
-    NODE_NAME,
-    POD_GENERATION,
-    Progress,
-    template_generation,
-    tolerations,
-)
 from localkube.controllers.pod_control import OwnerController, new_pod
 from localkube.controllers.workloads import BURST, DAEMON_SETS, DaemonSet, Node, Pod, available_in
 
@@ -80,13 +73,13 @@ def pod_for_node(daemon_set: DaemonSet, revision_hash: str, node: str) -> Raw:
     body = new_pod(DAEMON_SETS, daemon_set, f"{daemon_set.metadata.name}-")
     meta, spec = body["metadata"], body["spec"]
     meta["labels"] = {**(meta.get("labels") or {}), HASH: revision_hash}
-    if template_generation(daemon_set):
-        meta["labels"][POD_GENERATION] = template_generation(daemon_set)
+    if decisions.template_generation(daemon_set):
+        meta["labels"][decisions.POD_GENERATION] = decisions.template_generation(daemon_set)
     affinity = dict(spec.get("affinity") or {})
-    row = {"key": NODE_NAME, "operator": "In", "values": [node]}
+    row = {"key": decisions.NODE_NAME, "operator": "In", "values": [node]}
     terms = {"nodeSelectorTerms": [{"matchFields": [row]}]}
     affinity["nodeAffinity"] = {**(affinity.get("nodeAffinity") or {}), _REQUIRED: terms}
-    body["spec"] = {**spec, "tolerations": tolerations(spec), "affinity": affinity}
+    body["spec"] = {**spec, "tolerations": decisions.tolerations(spec), "affinity": affinity}
     return body
 
 
@@ -117,7 +110,7 @@ class DaemonSetController(OwnerController[DaemonSet, Pod]):
         current = await self.pod_control.current_revision(owner, known, HASH)
         if current is None:
             return None
-        progress = Progress(
+        progress = decisions.Progress(
             owner,
             list(self.informers.nodes.all()),
             pods,
@@ -138,7 +131,7 @@ class DaemonSetController(OwnerController[DaemonSet, Pod]):
         )
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    async def _carry_out(self, progress: Progress, plan: Plan) -> None:
+    async def _carry_out(self, progress: decisions.Progress, plan: Plan) -> None:
         daemon_set = progress.daemon_set
         for event in plan.events:
             self.pod_control.record(daemon_set.metadata, event)

@@ -17,13 +17,6 @@ from typing import TYPE_CHECKING
 from kubekit.objects.meta import Key, Raw
 from localkube.controllers import workloads
 from localkube.controllers.controller_revisions import HASH, by_number
-from localkube.controllers.workloads import (
-    BURST,
-    PODS,
-    STATEFUL_SETS,
-    copied_metadata,
-    owner_reference,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +50,7 @@ def claim_name(stateful_set: StatefulSet, template: Raw, ordinal: int) -> str:
 
 def new_pod(stateful_set: StatefulSet, template: Raw, revision: str, ordinal: int) -> Raw:
     """The manifest of the pod with this number, of the template of this revision."""
-    meta, copied = stateful_set.metadata, copied_metadata(template)
+    meta, copied = stateful_set.metadata, workloads.copied_metadata(template)
     name = f"{meta.name}-{ordinal}"
     labels = {_POD_NAME: name, _POD_INDEX: str(ordinal), HASH: revision}
     body: Raw = {
@@ -66,7 +59,7 @@ def new_pod(stateful_set: StatefulSet, template: Raw, revision: str, ordinal: in
         "generateName": f"{meta.name}-",
         "namespace": meta.namespace,
         "labels": {**copied.get("labels", {}), **labels},
-        "ownerReferences": [owner_reference(STATEFUL_SETS, meta)],
+        "ownerReferences": [workloads.owner_reference(workloads.STATEFUL_SETS, meta)],
     }
     spec = {**(template.get("spec") or {}), "hostname": name}
     if stateful_set.spec.service_name:
@@ -90,7 +83,7 @@ def new_claims(stateful_set: StatefulSet, ordinal: int) -> list[Raw]:
     selector = stateful_set.spec.selector
     matched = dict(selector.match_labels) if selector is not None else {}
     retention = stateful_set.spec.persistent_volume_claim_retention_policy
-    owner = owner_reference(STATEFUL_SETS, stateful_set.metadata)
+    owner = workloads.owner_reference(workloads.STATEFUL_SETS, stateful_set.metadata)
     owned = {"ownerReferences": [owner]} if retention.when_deleted == "Delete" else {}
     return [
         {
@@ -123,10 +116,10 @@ def new_owners(stateful_set: StatefulSet, pod: Pod, claim: Raw, *, kept: bool) -
     by_pod = not kept and policy.when_scaled == "Delete"
     by_set = policy.when_deleted == "Delete" and not by_pod
     wanted = [
-        owner_reference(kind, meta)
+        workloads.owner_reference(kind, meta)
         for kind, meta, owns in (
-            (STATEFUL_SETS, stateful_set.metadata, by_set),
-            (PODS, pod.metadata, by_pod),
+            (workloads.STATEFUL_SETS, stateful_set.metadata, by_set),
+            (workloads.PODS, pod.metadata, by_pod),
         )
         if owns
     ]
@@ -211,7 +204,7 @@ def _fill(plan: Plan, progress: Progress, ordered: bool) -> bool:
         pod = progress.pods.get(ordinal)
         if pod is None:
             plan.create.append((ordinal, _revision_of_new(progress, ordinal)))
-            if len(plan.create) == BURST:  # there may be billions of numbers
+            if len(plan.create) == workloads.BURST:  # there may be billions of numbers
                 return False
         elif pod.finished:
             if not pod.terminating:
