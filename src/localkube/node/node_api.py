@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from localkube.node.runtime.container_runtime import Runtime
     from localkube.node.runtime.shim_client import ShimConnection
-    from localkube.node_interface import (
-        ExecOptions,
-        LogOptions,
-        Streams,
-    )
+    from localkube.node_interface import ExecOptions, LogOptions, Streams
 
 _KILLED = 137
 """The exit code of a program whose shim did not report one."""

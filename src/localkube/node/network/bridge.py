@@ -21,13 +21,7 @@ from kubekit.objects.annotation_values import read_integer
 from localkube.data_directory import cluster_hash
 from localkube.node.network import service_rules
 from localkube.node.network.nat import Nat, name_servers
-from localkube.node.network.pod_addresses import (
-    Address,
-    Addresses,
-    Subnet,
-    free_subnet,
-    overlaps,
-)
+from localkube.node.network.pod_addresses import Address, Addresses, Subnet, free_subnet, overlaps
 from localkube.node.network.pod_network import LOOPBACK, Network, OutOfAddresses, connect_from_host
 from localkube.node.standalone.linux import files, netfilter, netlink
 from localkube.node.standalone.linux.netlink import Netlink
