@@ -40,19 +40,15 @@ from localkube.apiserver.kinds.custom_resources import KnownKinds
 from localkube.apiserver.server import ApiServer
 from localkube.apiserver.store.damage import damage_text
 from localkube.controllers import controller_manager as controllers
-from localkube.node import agent as node
-from localkube.node.log_archive import LogOwners
+from localkube.node.agent import Agent, NodeExtensions
+from localkube.node.agent import Options as Options
 from localkube.node.machine import stopped_pods
-from localkube.node.machine.capacity import NodeSpec, declare_nodes
 from localkube.node.machine.node_registration import wait_for_nodes
-from localkube.node.machine.python_interpreter import PodPrograms
 from localkube.node.runtime.pod_records import NOTICE_AFTER, read_ending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
-
-    from localkube.node.agent import Watcher
 
     Component = Callable[[], Awaitable[None]]
 
@@ -67,66 +63,12 @@ _FORGIVEN = 300.0
 
 
 @dataclass(frozen=True)
-class Options:
-    """How large the cluster is and where it lives."""
-
-    data: Path
-    """The data directory."""
-    nodes: int = 1
-    gpus_per_node: int | None = None
-    cpus_per_node: int | None = None
-    memory_per_node: str | None = None
-    port: int | None = None
-    """Of the API; None takes the last one, else a free one."""
-    python: str | None = None
-    runtime: str = "auto"
-    images: Path | None = None
-    visible: tuple[str, ...] = ()
-    """Directories that pods see even inside hidden ones."""
-    hidden: tuple[str, ...] = ()
-    """Directories that pods must not see, besides the data directory and kubeconfigs."""
-    shared: tuple[str, ...] = ()
-    """Directories in hidden ones whose subdirectories may be volumes."""
-
-    def node_specs(self) -> list[NodeSpec]:
-        return declare_nodes(
-            self.nodes,
-            cpus_each=str(self.cpus_per_node) if self.cpus_per_node else None,
-            memory_each=self.memory_per_node,
-            gpus_each=self.gpus_per_node,
-        )
-
-
-@dataclass(frozen=True)
-class Extensions:
+class Extensions(NodeExtensions):
     """What a caller adds to the cluster."""
 
     definitions: Callable[[], list[Raw]] = list
     """Custom resource definitions that are always there; read in a thread."""
     kinds: KnownKinds = field(default_factory=KnownKinds)
-    logs: LogOwners = field(default_factory=LogOwners)
-    programs: PodPrograms = field(default_factory=PodPrograms)
-    machine_image: str = ""
-    """The image that stands for this machine's files: pods with it need no image."""
-    watchers: Mapping[str, Watcher] = field(default_factory=dict)
-    """Tasks of the node that look at files of pods, by name."""
-
-
-def node_settings(options: Options, extensions: Extensions) -> node.Settings:
-    return node.Settings(
-        options.data,
-        options.node_specs(),
-        python=options.python,
-        images=options.images,
-        visible=options.visible,
-        private=options.hidden,
-        shared=options.shared,
-        runtime=options.runtime,
-        logs=extensions.logs,
-        programs=extensions.programs,
-        machine_image=extensions.machine_image,
-        watchers=extensions.watchers,
-    )
 
 
 @asynccontextmanager
@@ -138,7 +80,7 @@ async def opened(options: Options, extensions: Extensions | None = None) -> Asyn
     extensions = extensions or Extensions()
     # The agent waits for a process that tries namespaces: read the definitions while it does.
     agent, definitions = await asyncio.gather(
-        _opened_agent(node_settings(options, extensions)),
+        _opened_agent(options, extensions),
         asyncio.to_thread(extensions.definitions),
     )
     server = ApiServer(
@@ -157,12 +99,11 @@ async def opened(options: Options, extensions: Extensions | None = None) -> Asyn
 
 async def sweep(options: Options, *, now: bool) -> None:
     """Stop the pods that a killed daemon left, without starting a cluster."""
-    settings = node_settings(options, Extensions())
-    agent = node.Agent.of_last(settings) or node.Agent(settings)
+    agent = Agent.of_last(options, NodeExtensions()) or Agent(options)
     await _end(agent, now=now)
 
 
-async def _listen(options: Options, server: ApiServer, agent: node.Agent) -> None:
+async def _listen(options: Options, server: ApiServer, agent: Agent) -> None:
     """Start the server; if that fails, remove the network that was created for it."""
     port = options.port if options.port is not None else number_in(options.data / PORT_FILE) or 0
     try:
@@ -191,13 +132,13 @@ def is_of_full_disk(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-async def _opened_agent(settings: node.Settings) -> node.Agent:
+async def _opened_agent(options: Options, extensions: Extensions) -> Agent:
     """The opened agent. Pods of an earlier daemon continue, unless the runtime changed."""
-    last = await asyncio.to_thread(node.Agent.of_last, settings)
-    if last is not None and settings.runtime == "auto":
+    last = await asyncio.to_thread(Agent.of_last, options, extensions)
+    if last is not None and options.runtime == "auto":
         agent = last
     else:
-        agent = await asyncio.to_thread(node.Agent, settings)
+        agent = await asyncio.to_thread(Agent, options, extensions)
         if last is not None and last.choice.kind != agent.choice.kind:
             log.info("ending the pods that still run with %s", last.choice.name)
             await _end(last)
@@ -206,7 +147,7 @@ async def _opened_agent(settings: node.Settings) -> node.Agent:
     return agent
 
 
-async def _end(agent: node.Agent, *, now: bool = False) -> None:
+async def _end(agent: Agent, *, now: bool = False) -> None:
     """Stop the pods that a killed daemon left."""
     await asyncio.to_thread(agent.open)
     hurry = asyncio.Event()
@@ -221,7 +162,7 @@ class Cluster:
 
     options: Options
     server: ApiServer
-    agent: node.Agent
+    agent: Agent
     definitions: list[Raw]
 
     @property

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from localkube.cluster import Extensions, node_settings
 from localkube.node.runtime.rootfs import PRIVATE_DIRECTORIES
 from muster.client.home import Home
 from muster.contract import local_cluster_names
@@ -21,7 +20,7 @@ def test_a_relative_data_directory_is_hidden_from_pods_and_found_from_elsewhere(
     settings = Settings(Home(tmp_path / "home"), data_dir=Path("state"))
 
     assert settings.data == tmp_path / "state"
-    assert str(tmp_path / "state") in node_settings(settings.options(), Extensions()).hidden
+    assert str(tmp_path / "state") in settings.options().all_hidden
 
 
 def test_the_client_and_the_node_agree_on_private_directories() -> None:
@@ -38,7 +37,7 @@ def test_the_home_of_the_cluster_is_hidden_however_it_is_named(
         monkeypatch.setenv("MUSTER_HOME", value)
 
     settings = Settings(Home.of_user(), data_dir=tmp_path / "data")
-    hidden = node_settings(settings.options(), Extensions()).hidden
+    hidden = settings.options().all_hidden
 
     assert str(Home.of_user().root) in hidden
     assert all(os.path.isabs(path) for path in hidden)

@@ -29,6 +29,7 @@ from localkube.node.eviction import Evictor
 from localkube.node.log_archive import LogOwners
 from localkube.node.log_archive_cleaner import ArchiveCleaner
 from localkube.node.machine import python_interpreter
+from localkube.node.machine.capacity import NodeSpec, declare_nodes
 from localkube.node.machine.gpus import GpuAllocator
 from localkube.node.machine.node_registration import NodeHeartbeat
 from localkube.node.machine.python_interpreter import PodPrograms
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from kubekit.client.client import Client
     from kubekit.objects.core import Service
     from kubekit.watch.informer_cache import Change
-    from localkube.node.machine.capacity import NodeSpec
     from localkube.node.runtime.container_runtime import Runtime
 
     Watcher = Callable[[Client, PodFolders], Callable[[], Awaitable[None]]]
@@ -74,92 +74,116 @@ def _now() -> datetime:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The options of a cluster that concern the node."""
+class Options:
+    """How large a cluster is, where it lives, and what its pods see."""
 
-    home: Path
-    """The data directory of the cluster; hidden from pods."""
-    nodes: list[NodeSpec]
+    data: Path
+    """The data directory; hidden from pods."""
+    nodes: int = 1
+    gpus_per_node: int | None = None
+    cpus_per_node: int | None = None
+    memory_per_node: str | None = None
+    port: int | None = None
+    """Of the API; None takes the last one, else a free one."""
     python: str | None = None
     """The interpreter that pods run as `python`."""
+    runtime: str = "auto"
+    """`auto`, `namespaces` or `plain`."""
     images: Path | None = None
-    """Contains one directory per image; by default `images` in the home."""
+    """Contains one directory per image; by default `images` in the data directory."""
     user_home: str = field(default_factory=lambda: os.path.expanduser("~"))
     visible: tuple[str, ...] = ()
-    """Directories that pods see even inside directories that are hidden from them."""
-    private: tuple[str, ...] = ()
+    """Directories that pods see even inside hidden ones."""
+    hidden: tuple[str, ...] = ()
     """Directories that pods must not see, besides the data directory and kubeconfigs."""
     shared: tuple[str, ...] = ()
     """Directories in hidden ones whose subdirectories may be volumes, besides those of claims."""
-    runtime: str = "auto"
-    """`auto`, `namespaces` or `plain`."""
+    clock: Callable[[], datetime] = _now
+
+    def node_specs(self) -> list[NodeSpec]:
+        return declare_nodes(
+            self.nodes,
+            cpus_each=str(self.cpus_per_node) if self.cpus_per_node else None,
+            memory_each=self.memory_per_node,
+            gpus_each=self.gpus_per_node,
+        )
+
+    @property
+    def all_hidden(self) -> tuple[str, ...]:
+        """The directories that pods must not see: the cluster's state and kubeconfigs."""
+        # $HOME may name another directory than the account, which pods see too.
+        homes = dict.fromkeys([self.user_home, home_of_account()])
+        configs = (os.path.join(home, ".kube") for home in homes)
+        return tuple(dict.fromkeys([str(self.data), *configs, *self.hidden]))
+
+    @property
+    def hidden_for_good(self) -> tuple[str, ...]:
+        """The hidden directories that stay hidden if they are made while pods run."""
+        other = home_of_account() if home_of_account() != self.user_home else ""
+        return tuple(path for path in self.all_hidden if os.path.dirname(path) != other)
+
+    @property
+    def volume_places(self) -> tuple[str, ...]:
+        """Directories in hidden ones whose subdirectories may be volumes."""
+        return (str(self.data / CLAIMS_FOLDER), *self.shared)
+
+
+@dataclass(frozen=True)
+class NodeExtensions:
+    """What a caller adds to the node."""
+
     logs: LogOwners = field(default_factory=LogOwners)
     programs: PodPrograms = field(default_factory=PodPrograms)
     machine_image: str = ""
     """The image that stands for this machine's files: pods with it need no image."""
     watchers: Mapping[str, Watcher] = field(default_factory=dict)
     """Tasks that look at files of pods, by name."""
-    clock: Callable[[], datetime] = _now
-
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """The directories that pods must not see: the cluster's state and kubeconfigs."""
-        # $HOME may name another directory than the account, which pods see too.
-        homes = dict.fromkeys([self.user_home, home_of_account()])
-        configs = (os.path.join(home, ".kube") for home in homes)
-        return tuple(dict.fromkeys([str(self.home), *configs, *self.private]))
-
-    @property
-    def hidden_for_good(self) -> tuple[str, ...]:
-        """The hidden directories that stay hidden if they are made while pods run."""
-        other = home_of_account() if home_of_account() != self.user_home else ""
-        return tuple(path for path in self.hidden if os.path.dirname(path) != other)
-
-    @property
-    def volume_places(self) -> tuple[str, ...]:
-        """Directories in hidden ones whose subdirectories may be volumes."""
-        return (str(self.home / CLAIMS_FOLDER), *self.shared)
 
 
 class Agent:
-    """`choice` overrides the runtime that the settings and the machine lead to."""
+    """`choice` overrides the runtime that the options and the machine lead to."""
 
     def __init__(
-        self, settings: Settings, choice: runtime_choice.RuntimeChoice | None = None
+        self,
+        options: Options,
+        extensions: NodeExtensions | None = None,
+        choice: runtime_choice.RuntimeChoice | None = None,
     ) -> None:
-        self._settings = settings
-        self._pods_dir = settings.home / "pods"
-        self._interpreter = python_interpreter.find_interpreter(settings.python, settings.programs)
-        self.choice = choice or runtime_choice.choose_runtime(settings.runtime)
+        self._options, self._nodes = options, options.node_specs()
+        self._extensions = extensions or NodeExtensions()
+        self._pods_dir = options.data / "pods"
+        programs = self._extensions.programs
+        self._interpreter = python_interpreter.find_interpreter(options.python, programs)
+        self.choice = choice or runtime_choice.choose_runtime(options.runtime)
         self.runtime = self._runtime()
         self.network = self.runtime.network
         self.records, self.groups = self.runtime.records, self.runtime.groups
         self.backend = Backend(self.runtime)
 
     def _runtime(self) -> Runtime:
-        home = self._settings.home
+        home = self._options.data
         if self.choice.kind == "plain":
-            return PlainRuntime(home, self._settings.programs.folder)
+            return PlainRuntime(home, self._extensions.programs.folder)
         network = BridgeNetwork(home) if self.choice.kind == "root" else RootlessNetwork(home)
-        images = self._settings.images or home / "images"
+        images = self._options.images or home / "images"
         return NamespaceRuntime(home, network, self._rules(), images)
 
     @classmethod
-    def of_last(cls, settings: Settings) -> Agent | None:
+    def of_last(cls, options: Options, extensions: NodeExtensions) -> Agent | None:
         """An agent for the pods that a killed daemon left, with the runtime they were started with;
         None if there are none."""
-        last = runtime_choice.saved_choice(settings.home)
-        return None if last is None else cls(settings, last)
+        last = runtime_choice.saved_choice(options.data)
+        return None if last is None else cls(options, extensions, last)
 
     def _rules(self) -> RootfsRules:
-        settings = self._settings
-        interpreter = self._interpreter.directories_beside(settings.hidden)
+        options = self._options
+        interpreter = self._interpreter.directories_beside(options.all_hidden)
         enterable = os.access("/root", os.X_OK)
         return RootfsRules(
-            home=settings.user_home,
-            hidden=settings.hidden,
-            visible=(*interpreter, *settings.visible),
-            own=(*settings.volume_places, *interpreter),
+            home=options.user_home,
+            hidden=options.all_hidden,
+            visible=(*interpreter, *options.visible),
+            own=(*options.volume_places, *interpreter),
             # In a pod as in an image, `pip install` adds to the Python that programs run.
             changeable=tuple(filter(None, [self._interpreter.environment])),
             # Many images work in /root. A user who may not enter it gets an empty one.
@@ -187,15 +211,15 @@ class Agent:
         # pod's pid namespace exists until its last zombie is gone.
         kernel.adopt_orphans()
         # Saved before the first pod starts: only this runtime can stop the pods after a crash.
-        runtime_choice.save_choice(self._settings.home, self.choice)
+        runtime_choice.save_choice(self._options.data, self.choice)
         if self.choice.kind != "plain":
-            make_hidden_directories(self._settings.home, self._settings.hidden_for_good)
+            make_hidden_directories(self._options.data, self._options.hidden_for_good)
         pods = [self.records.read(uid) for uid in self.records.uids()]
         self.network.open({record.address for record in pods if record.open and record.address})
 
     def claim_cgroups(self) -> None:
         """Find the place for the control groups of new containers; this process may move there."""
-        self.groups.use(cgroup_search.find_place(self._settings.home))
+        self.groups.use(cgroup_search.find_place(self._options.data))
 
     def api(self, port: int, ca: bytes) -> ApiAddress:
         """Where pods find the API server that listens on this port."""
@@ -207,12 +231,12 @@ class Agent:
 
     def manager(self, client: Client, api: ApiAddress) -> Manager:
         """The pod loop and all background tasks of the node."""
-        settings, clock = self._settings, self._settings.clock
+        extensions, clock = self._extensions, self._options.clock
         manager = Manager("node", restarts=True)
         pods = manager.informer(Informer(client, PODS_TO_RUN))
         services = manager.informer(Informer(client, SERVICES))
         events = PodEvents(client, clock)
-        nodes = {node.name for node in settings.nodes}
+        nodes = {node.name for node in self._nodes}
         hosts_files = HostsFiles(self.runtime, nodes, pods, services, self._pods_dir)
         references = ReferenceInformers(
             manager.informer(Informer(client, CONFIG_MAPS.read_as(PartialObjectMetadata))),
@@ -233,7 +257,7 @@ class Agent:
             stopper,
             events,
             clock,
-            settings.logs,
+            extensions.logs,
         )
         queue: WorkQueue[Key] = WorkQueue("pods")
         process_changed = self._wire(loop, queue)
@@ -241,9 +265,7 @@ class Agent:
         references.on_change(pods, queue.add)
         self._renew_tokens(manager, starter.tokens, process_changed)
         manager.background("runtime", lambda: self.runtime.run(process_changed))
-        heartbeat = NodeHeartbeat(
-            client, settings.nodes, self.gateway, clock, self.groups.enforcement
-        )
+        heartbeat = NodeHeartbeat(client, self._nodes, self.gateway, clock, self.groups.enforcement)
         manager.background("heartbeat", heartbeat.run)
         manager.background("hosts files", hosts_files.run)
         slices = manager.informer(Informer(client, SLICES, labels=NOT_HEADLESS))
@@ -255,9 +277,9 @@ class Agent:
         evictor = Evictor(client, frozenset(nodes), pods, self._pods_dir, events)
         manager.background("eviction", evictor.run)
         folders = PodFolders(frozenset(nodes), pods, starter.references, starter.volumes, events)
-        for name, watcher in settings.watchers.items():
+        for name, watcher in extensions.watchers.items():
             manager.background(name, watcher(client, folders))
-        ArchiveCleaner(self.records.archive, client, settings.logs).register(manager)
+        ArchiveCleaner(self.records.archive, client, extensions.logs).register(manager)
         manager.background("events", events.run)
         manager.background("probes", probes.run)
         manager.background("hooks", hooks.run)
@@ -284,21 +306,21 @@ class Agent:
         events: PodEvents,
         services: Informer[Service],
     ) -> ContainerStarter:
-        settings = self._settings
-        gpus = {node.name: node.gpus for node in settings.nodes}
+        options = self._options
+        gpus = {node.name: node.gpus for node in self._nodes}
         return ContainerStarter(
             self.runtime,
             hosts_files,
-            ReferenceReader(client, settings.nodes, self.gateway, api.ca.decode()),
-            VolumeDirectories(settings.home, settings.hidden, settings.volume_places),
+            ReferenceReader(client, self._nodes, self.gateway, api.ca.decode()),
+            VolumeDirectories(options.data, options.all_hidden, options.volume_places),
             freshness,
-            ServiceAccountTokens(client, self._pods_dir, settings.clock),
+            ServiceAccountTokens(client, self._pods_dir, options.clock),
             GpuAllocator(self.records, gpus),
             events,
             self._base_env(),
             api,
             services,
-            settings.machine_image,
+            self._extensions.machine_image,
         )
 
     def _wire(self, loop: PodLoop, queue: WorkQueue[Key]) -> Callable[[str], None]:
@@ -328,12 +350,12 @@ class Agent:
 
     def _base_env(self) -> dict[str, str]:
         if self.choice.kind == "plain":  # the pod sees this machine's files
-            path = self._interpreter.install(self._settings.home / PROGRAMS_FOLDER)
+            path = self._interpreter.install(self._options.data / PROGRAMS_FOLDER)
         else:
             path = self._interpreter.path
         return {
             "PATH": path,
-            "HOME": self._settings.user_home,
+            "HOME": self._options.user_home,
             "LANG": os.environ.get("LANG", "C.UTF-8"),
         }
 
@@ -343,5 +365,5 @@ class Agent:
         Programs get SIGTERM and their pod's grace period, to write a checkpoint; `hurry` ends the
         grace period. A pod that cannot be stopped does not keep the others and the network.
         """
-        await Teardown(self._settings.home, self.runtime).run(hurry or asyncio.Event())
-        runtime_choice.forget_choice(self._settings.home)
+        await Teardown(self._options.data, self.runtime).run(hurry or asyncio.Event())
+        runtime_choice.forget_choice(self._options.data)

@@ -23,8 +23,7 @@ from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
 from kubekit.request_errors import BadRequest, NotFound
 from localkube.apiserver.server import ApiServer
-from localkube.node.agent import Agent, Settings
-from localkube.node.machine.capacity import declare_nodes
+from localkube.node.agent import Agent, Options
 from localkube.node.runtime.runtime_choice import choose_runtime
 from tests.waiting import eventually
 
@@ -139,9 +138,9 @@ class LocalNode:
 
 
 @contextlib.asynccontextmanager
-async def local_node(home: Path, **settings: Any) -> AsyncIterator[LocalNode]:
+async def local_node(home: Path, **options: Any) -> AsyncIterator[LocalNode]:
     """A cluster that is torn down at the end."""
-    agent = Agent(Settings(home, declare_nodes(2, gpus_each=1), **settings))
+    agent = Agent(Options(home, nodes=2, gpus_per_node=1, **options))
     agent.open()
     agent.claim_cgroups()
     try:
@@ -176,7 +175,7 @@ def _served(server: ApiServer, agent: Agent) -> Endpoint:
 
 async def serve(home: Path, runtime: str) -> None:
     """Run until killed; pods are left as they are."""
-    agent = Agent(Settings(home, declare_nodes(1), runtime=runtime))
+    agent = Agent(Options(home, runtime=runtime))
     agent.open()
     agent.claim_cgroups()
     server = ApiServer(

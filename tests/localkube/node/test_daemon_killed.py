@@ -13,8 +13,7 @@ import pytest
 
 from kubekit.objects.kinds import EVENTS, PODS
 from kubekit.objects.meta import Key
-from localkube.node.agent import Agent, Settings
-from localkube.node.machine.capacity import declare_nodes
+from localkube.node.agent import Agent, Options
 from localkube.node.runtime.pod_records import PodRecord
 from tests.localkube.node import leftovers
 from tests.localkube.node.local_node import ROOTLESS, Raw, daemon, local_node, needs_namespaces
@@ -36,7 +35,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Path]:
 
 
 async def sweep(home: Path) -> None:
-    agent = Agent(Settings(home, declare_nodes(1)))
+    agent = Agent(Options(home))
     agent.open()
     await agent.teardown()
 
@@ -225,7 +224,7 @@ async def test_one_pod_that_cannot_be_stopped_keeps_neither_other_pods_nor_the_n
         await first.run(shell("p", "sleep 1000"), shell("q", "sleep 1000"))
         await first.phase("p", "Running")
         await first.phase("q", "Running")
-    agent = Agent(Settings(home, declare_nodes(1)))
+    agent = Agent(Options(home))
     agent.open()
     removed, read = agent.records.uids()[0], agent.records.read
 

@@ -16,8 +16,7 @@ import pytest
 
 from kubekit.objects.kinds import EVENTS, PODS
 from kubekit.objects.meta import Key
-from localkube.node.agent import Agent, Settings
-from localkube.node.machine.capacity import declare_nodes
+from localkube.node.agent import Agent, Options
 from localkube.node.runtime import runtime_choice
 from localkube.node.runtime.processes import _SOURCE
 from localkube.node_interface import ExecOptions
@@ -156,7 +155,7 @@ async def test_plain_pods_outlive_a_killed_daemon(tmp_path: Path) -> None:
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
         os.kill(before, signal.SIGTERM)
         assert (await second.ended("p"))["exitCode"] == 143
-    agent = Agent(Settings(tmp_path, declare_nodes(1), runtime="plain"))
+    agent = Agent(Options(tmp_path, runtime="plain"))
     await agent.teardown()
     assert not leftovers.of(tmp_path)
 
