@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.control.loop import RequeueAfter
 from kubekit.objects.conditions import disruption_condition
-from kubekit.objects.core import tolerates
+from kubekit.objects.core import Lease, tolerates
 from kubekit.objects.events import EventText
 from kubekit.objects.kinds import LEASES
 from kubekit.objects.meta import (
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.client.client import Client
-    from kubekit.objects.core import Lease
     from kubekit.watch.informer_cache import Change
     from localkube.controllers.pod_control import PodControl
 
