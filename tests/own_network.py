@@ -26,7 +26,7 @@ def enter() -> None:
     kernel.unshare(kernel.CLONE_NEWNET)
     with Netlink() as net:
         net.add_bridge("outside")
-        links = {link.name: link.number for link in net.links()}
+        links = net.links()
         net.set_up(links["lo"])
         net.add_address(links["outside"], ipaddress.IPv4Interface(f"{ADDRESS}/24"))
         net.add_default_route(ipaddress.IPv4Address("198.51.100.1"))

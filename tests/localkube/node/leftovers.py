@@ -53,7 +53,7 @@ def _mentions(pid: int, home: str) -> bool:
 def _links(home: Path) -> list[str]:
     network = BridgeNetwork(home)
     with Netlink() as net:
-        names = [link.name for link in net.links()]
+        names = net.links()
     return [name for name in names if name == network.bridge or name.startswith(network.prefix)]
 
 

@@ -106,7 +106,7 @@ def find_leftovers(data_dir: Path) -> Leftovers:
     folder = str(data_dir.resolve())
     network = BridgeNetwork(data_dir)
     with Netlink() as net:
-        names = [link.name for link in net.links()]
+        names = net.links()
     return Leftovers(
         tuple(_processes({folder, str(data_dir)})),
         tuple(n for n in names if n == network.bridge or n.startswith(network.prefix)),

@@ -120,9 +120,9 @@ class BridgeNetwork(Network):
             with contextlib.suppress(FileExistsError):  # the bridge of an earlier daemon has it
                 net.add_address(net.index(self.bridge), self.interface)
             live_links = {self._link(Address(text)) for text in live}
-            for link in net.links():
-                if link.name.startswith(self.prefix) and link.name not in live_links:
-                    net.delete(link.number)
+            for name, number in net.links().items():
+                if name.startswith(self.prefix) and name not in live_links:
+                    net.delete(number)
         self._nat.open(self.addresses.subnet)
         self._refuse_other_users()
 
@@ -223,10 +223,10 @@ class BridgeNetwork(Network):
 
     def close(self) -> None:
         with Netlink() as net:
-            for link in net.links():
-                if link.name == self.bridge or link.name.startswith(self.prefix):
+            for name, number in net.links().items():
+                if name == self.bridge or name.startswith(self.prefix):
                     with contextlib.suppress(OSError):  # deleting one end deletes the other
-                        net.delete(link.number)
+                        net.delete(number)
         for table in (service_rules.table_name(self.bridge), self._users_table):
             with contextlib.suppress(OSError):  # the kernel has no packet filter
                 netfilter.remove_table(table)

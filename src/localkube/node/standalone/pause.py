@@ -63,7 +63,7 @@ def _start(channel: Channel, child: Channel, request: dict[str, Any], pid: int) 
 def _link(network: dict[str, Any], pid: int) -> None:
     """Make a veth pair between the bridge and the pod; replace one that an earlier pod left."""
     with Netlink() as net:
-        links = {link.name: link.number for link in net.links()}
+        links = net.links()
         if network["link"] in links:
             net.delete(links[network["link"]])
         net.add_veth(network["link"], links[network["bridge"]], "eth0", pid)

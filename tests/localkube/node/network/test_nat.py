@@ -57,10 +57,10 @@ def child(*steps):
 
 def configure(own, gateway=None):
     with Netlink() as net:
-        for link in net.links():
-            net.set_up(link.number)
-            if link.name == "eth0":
-                net.add_address(link.number, address(own))
+        for name, number in net.links().items():
+            net.set_up(number)
+            if name == "eth0":
+                net.add_address(number, address(own))
                 if gateway:
                     net.add_default_route(ipaddress.IPv4Address(gateway))
 """

@@ -11,7 +11,7 @@ import ipaddress
 import os
 import socket
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,11 +44,6 @@ def connect(protocol: int) -> socket.socket:
     return kernel
 
 
-class Link(NamedTuple):
-    number: int
-    name: str
-
-
 class Netlink:
     """A socket to the kernel, for the network namespace in which it was opened."""
 
@@ -62,17 +57,18 @@ class Netlink:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def links(self) -> list[Link]:
-        links = []
+    def links(self) -> dict[str, int]:
+        """The numbers of all links by name."""
+        links = {}
         for body in self._dump(_GETLINK, _LINK.pack(0, 0, 0, 0, 0)):
             _, _, index, _, _ = _LINK.unpack_from(body)
             name = read_attributes(body[_LINK.size :]).get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()
-            links.append(Link(index, name))
+            links[name] = index
         return links
 
     def index(self, name: str) -> int:
         """The number of a link; 0 if there is no such link."""
-        return next((link.number for link in self.links() if link.name == name), 0)
+        return self.links().get(name, 0)
 
     def networks(self) -> dict[ipaddress.IPv4Network, int]:
         """The IPv4 networks of all routes except default routes, with their links."""
