@@ -19,11 +19,7 @@ from kubekit.objects.kinds import CONFIG_MAPS, SECRETS, SERVICES, PartialObjectM
 from kubekit.objects.meta import Key
 from kubekit.private_files import home_of_account
 from kubekit.watch.informer import Informer
-from localkube.node.config_maps_and_secrets import (
-    ReferenceInformers,
-    ReferenceReader,
-    VolumeFreshness,
-)
+from localkube.node.config_maps_and_secrets import ReferenceReader, VolumeFreshness
 from localkube.node.container_lifecycle import ContainerStarter, ContainerStopper
 from localkube.node.eviction import Evictor
 from localkube.node.log_archive import LogOwners
@@ -238,11 +234,10 @@ class Agent:
         events = PodEvents(client, clock)
         nodes = {node.name for node in self._nodes}
         hosts_files = HostsFiles(self.runtime, nodes, pods, services, self._pods_dir)
-        references = ReferenceInformers(
+        freshness = VolumeFreshness(
             manager.informer(Informer(client, CONFIG_MAPS.read_as(PartialObjectMetadata))),
             manager.informer(Informer(client, SECRETS.read_as(PartialObjectMetadata))),
         )
-        freshness = VolumeFreshness(references)
         starter = self._starter(client, api, hosts_files, freshness, events, services)
         handlers, probes, hooks = HandlerRunner(self.runtime), ContainerTasks(), ContainerTasks()
         prober = Prober(handlers, events, clock, probes)
@@ -262,7 +257,7 @@ class Agent:
         queue: WorkQueue[Key] = WorkQueue("pods")
         process_changed = self._wire(loop, queue)
         manager.loop(queue, loop.reconcile, workers=_WORKERS)
-        references.on_change(pods, queue.add)
+        freshness.on_change(pods, queue.add)
         self._renew_tokens(manager, starter.tokens, process_changed)
         manager.background("runtime", lambda: self.runtime.run(process_changed))
         heartbeat = NodeHeartbeat(client, self._nodes, self.gateway, clock, self.groups.enforcement)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from localkube.node.machine.capacity import NodeSpec
     from localkube.node.pod import ObjectRef, Pod
 
+    Objects = Informer[PartialObjectMetadata]
+
 ROOT_CA = "kube-root-ca.crt"
 
 
@@ -123,12 +125,15 @@ class ReferenceReader:
         return paths
 
 
-class ReferenceInformers(NamedTuple):
-    """Watches of the objects that volumes show: metadata only, which is all that `on_change` and
-    `VolumeFreshness` need."""
+class VolumeFreshness:
+    """Remembers, for every pod, the versions of the objects that its volumes were written from.
 
-    config_maps: Informer[PartialObjectMetadata]
-    secrets: Informer[PartialObjectMetadata]
+    The watches have metadata only, which is all that this needs.
+    """
+
+    def __init__(self, config_maps: Objects, secrets: Objects) -> None:
+        self._objects = {"config": config_maps, "secret": secrets}
+        self._versions: dict[str, tuple[Hashable, ...]] = {}
 
     def on_change(self, pods: Informer[Pod], wake: Callable[[Key], None]) -> None:
         """Call `wake` for every pod that has a changed object in a volume."""
@@ -140,16 +145,8 @@ class ReferenceInformers(NamedTuple):
                 if same_namespace and (kind, key.name) in in_volumes(pod):
                     wake(pod.metadata.key)
 
-        self.config_maps.subscribe(partial(changed, "config"))
-        self.secrets.subscribe(partial(changed, "secret"))
-
-
-class VolumeFreshness:
-    """Remembers, for every pod, the versions of the objects that its volumes were written from."""
-
-    def __init__(self, objects: ReferenceInformers) -> None:
-        self._objects = objects
-        self._versions: dict[str, tuple[Hashable, ...]] = {}
+        for kind, informer in self._objects.items():
+            informer.subscribe(partial(changed, kind))
 
     def mark_current(self, pod: Pod) -> None:
         """Remember the current versions.
@@ -169,8 +166,7 @@ class VolumeFreshness:
     def _current(self, pod: Pod) -> tuple[Hashable, ...]:
         versions: list[Hashable] = []
         for kind, name in sorted(in_volumes(pod)):
-            informer = self._objects.config_maps if kind == "config" else self._objects.secrets
-            source = informer.get(Key(pod.metadata.namespace, name))
+            source = self._objects[kind].get(Key(pod.metadata.namespace, name))
             versions.append((kind, name, source and source.metadata.resource_version))
         sources = (source for volume in pod.spec.volumes for source in volume.file_sources)
         if any(source.downward_api is not None for source in sources):
