@@ -95,7 +95,9 @@ class NodeHeartbeats:
         if left < -_SUSPENDED and node_taints.readiness(node) != "Unknown":
             self._last_seen[key.name], left = self._time(), self.grace
         with contextlib.suppress(NotFound, Conflict):
-            if left <= 0 and await self._mark_unknown(node):
+            unknown = node_taints.unknown_conditions(node, self.clock())
+            if left <= 0 and unknown:
+                await self.client.patch_status(NODES, node.metadata, {"conditions": unknown})
                 return None  # the event of this write calls again
             await self._taint(node)
             if node_taints.readiness(node) == "Unknown":
@@ -103,12 +105,6 @@ class NodeHeartbeats:
                 pods = [p for p in self.informers.pods.by(NODE, key.name) if ready(p)]
                 await _for_each(self._mark_unready, [p for p in pods if not p.finished])
         return RequeueAfter(left) if left > 0 else None
-
-    async def _mark_unknown(self, node: Node) -> bool:
-        conditions = node_taints.unknown_conditions(node, self.clock())
-        if conditions:
-            await self.client.patch_status(NODES, node.metadata, {"conditions": conditions})
-        return bool(conditions)
 
     async def _taint(self, node: Node) -> None:
         nodes = self.informers.nodes.all()

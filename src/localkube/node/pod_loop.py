@@ -224,7 +224,11 @@ class PodLoop:
     async def _write_status(self, pod: Pod, waiting: Mapping[str, WaitingReason]) -> None:
         uid = pod.metadata.uid
         record, known = self._read(pod), self._known[uid]
-        self._record_job(pod, record, known)
+        # Its job is named in its record, so that its logs outlive it; a job may adopt a pod.
+        owned = job_pod(pod, self.logs)
+        if record.known and owned is not None and owned.job.uid != known.job:
+            self.runtime.records.write_job_pod(uid, owned)
+            known.job = owned.job.uid
         host = self.runtime.network.gateway
         status = pod_status(pod, record, waiting, host, self.clock())
         if not status or status == known.written:
@@ -240,13 +244,6 @@ class PodLoop:
                 subresource="status",
             )
             known.written = status
-
-    def _record_job(self, pod: Pod, record: PodRecord, known: _KnownPod) -> None:
-        """Name the pod's job in its record, so that its logs outlive it; a job may adopt a pod."""
-        owned = job_pod(pod, self.logs)
-        if record.known and owned is not None and owned.job.uid != known.job:
-            self.runtime.records.write_job_pod(pod.metadata.uid, owned)
-            known.job = owned.job.uid
 
     def _record_failures(self, pod: Pod, record: PodRecord) -> None:
         for name, attempts in record.containers.items():

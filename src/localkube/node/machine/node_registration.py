@@ -84,15 +84,10 @@ class NodeHeartbeat:
             await self.client.patch(
                 NODES, Key("", node.name), {"status": status}, subresource="status"
             )
-        await self._remove_undeclared()
-
-    async def _remove_undeclared(self) -> None:
-        """Delete nodes of an earlier start that are not declared any more."""
-        listing = await self.client.list(NODES, labels=f"{LOCAL}=true")
         names = {node.name for node in self.nodes}
-        for node in listing.items:
-            if node.metadata.name not in names:
-                await self.client.delete(NODES, node.metadata.key)
+        for former in (await self.client.list(NODES, labels=f"{LOCAL}=true")).items:
+            if former.metadata.name not in names:  # of an earlier start, and not declared any more
+                await self.client.delete(NODES, former.metadata.key)
 
     async def _beat(self, node: NodeSpec) -> None:
         key = Key(LEASE_NAMESPACE, node.name)

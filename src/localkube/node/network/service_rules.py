@@ -65,6 +65,8 @@ def table(
     """The whole table for these ports of services; an older table is replaced."""
     name = table_name(bridge)
     to_service = in_subnet(DESTINATION, services)
+    from_pods = (*in_subnet(SOURCE, pods), *link(OUT_NAME, EQUAL, bridge))
+    redirected = netfilter.connection(netfilter.CONNECTION_STATUS, _WAS_REDIRECTED, _WAS_REDIRECTED)
     hooks = netfilter
     return [
         *netfilter.new_table(name),
@@ -77,19 +79,11 @@ def table(
         rule(name, "raw", *netfilter.from_outside(services, bridge)),
         rule(name, "prerouting", *link(IN_NAME, EQUAL, bridge), *to_service, jump(_CHAIN)),
         rule(name, "output", *to_service, jump(_CHAIN)),
-        rule(name, "postrouting", *_redirected_of_pods(bridge, pods), expression("masq", b"")),
+        rule(name, "postrouting", *from_pods, *redirected, expression("masq", b"")),
         *(rule(name, _CHAIN, *choice) for port in ports for choice in _choices(port)),
         rule(name, "input", *to_service, *transport(_TCP), reject(_TCP)),
         rule(name, "input", *to_service, reject()),
     ]
-
-
-def _redirected_of_pods(bridge: str, pods: Subnet) -> Expressions:
-    return (
-        *in_subnet(SOURCE, pods),
-        *link(OUT_NAME, EQUAL, bridge),
-        *netfilter.connection(netfilter.CONNECTION_STATUS, _WAS_REDIRECTED, _WAS_REDIRECTED),
-    )
 
 
 def _choices(port: ServicePort) -> Iterator[Expressions]:

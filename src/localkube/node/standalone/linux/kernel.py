@@ -220,14 +220,14 @@ def is_ending_pid_namespace(pid: int) -> bool:
     try:
         ending = files.read(f"/proc/{pid}/statm").startswith("0 ")  # it has no memory any more
         others = [other for other in pids() if other != pid and start_time(other)]
-        return ending and not any(_share_pid_namespace(other, pid) for other in others)
+        return ending and not any(_share_namespace("pid", other, pid) for other in others)
     except OSError:  # it is gone
         return False
 
 
-def _share_pid_namespace(one: int, other: int) -> bool:
+def _share_namespace(name: str, one: int, other: int) -> bool:
     try:
-        return os.path.samefile(f"/proc/{one}/ns/pid", f"/proc/{other}/ns/pid")
+        return os.path.samefile(f"/proc/{one}/ns/{name}", f"/proc/{other}/ns/{name}")
     except OSError:  # it is gone, or another user's
         return False
 

@@ -230,8 +230,11 @@ class _Builder:
             )
 
     def _bind(self, source: int, path: str, read_only: bool) -> None:
-        if not stat.S_ISDIR(os.fstat(source).st_mode):
-            self._touch(path)
+        if not stat.S_ISDIR(os.fstat(source).st_mode):  # mounted on a file: make one if needed
+            parent, name = os.path.split(path)
+            with self._open(parent) as folder, contextlib.suppress(FileExistsError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                os.close(os.open(name, flags, 0o644, dir_fd=folder))
         with self._open(path) as target:
             kernel.mount(_path(source), _path(target), flags=kernel.MS_BIND | kernel.MS_REC)
         if read_only:
@@ -240,13 +243,6 @@ class _Builder:
                 if not os.path.samestat(os.fstat(mounted), os.fstat(source)):
                     raise OSError(errno.EBUSY, "the mount point was changed", path)
                 kernel.make_read_only(mounted)
-
-    def _touch(self, path: str) -> None:
-        """Make an empty file to mount on, if nothing is there."""
-        parent, name = os.path.split(path)
-        with self._open(parent) as folder, contextlib.suppress(FileExistsError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(name, flags, 0o644, dir_fd=folder))
 
     def _open(self, path: str) -> contextlib.AbstractContextManager[int]:
         """A file or directory of the new root; missing directories are made."""

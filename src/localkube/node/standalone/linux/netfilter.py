@@ -79,7 +79,8 @@ def write_bridge_table(
     rules = [rule(bridge, "prerouting", *from_outside(subnet, bridge))]
     if masquerade:
         chains.append(base_chain(bridge, "postrouting", "nat", POST_ROUTING, SOURCE_NAT))
-        rules.append(rule(bridge, "postrouting", *_to_outside(subnet, bridge)))
+        to_outside = (*in_subnet(SOURCE, subnet), *link(OUT_NAME, DIFFERENT, bridge))
+        rules.append(rule(bridge, "postrouting", *to_outside, expression("masq", b"")))
     with connect(PROTOCOL) as kernel:
         apply([*new_table(bridge), *chains, *rules], kernel)
 
@@ -131,15 +132,6 @@ def from_outside(subnet: ipaddress.IPv4Network, bridge: str) -> Expressions:
         *link(IN_NAME, DIFFERENT, bridge),
         *link(IN_NAME, DIFFERENT, "lo"),
         verdict(DROP),
-    )
-
-
-def _to_outside(subnet: ipaddress.IPv4Network, bridge: str) -> Expressions:
-    """Give packets of pods the address of the link by which they leave the machine."""
-    return (
-        *in_subnet(SOURCE, subnet),
-        *link(OUT_NAME, DIFFERENT, bridge),
-        expression("masq", b""),
     )
 
 
