@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import Raw
-    from localkube.controllers.workloads import ControllerRevision, DaemonSet, StatefulSet
+    from localkube.controllers.workloads import ControllerRevision, TemplateOwner
 
 HASH = "controller-revision-hash"
 """The label of a pod that names its revision."""
@@ -46,9 +46,7 @@ def next_number(revisions: Sequence[ControllerRevision]) -> int:
     return min(max((r.revision for r in revisions), default=0) + 1, MAX_INT64)
 
 
-def new_revision(
-    kind: Kind[Any], owner: StatefulSet | DaemonSet, number: int, hash_label: str
-) -> Raw:
+def new_revision(kind: Kind[Any], owner: TemplateOwner, number: int, hash_label: str) -> Raw:
     """The manifest of the revision of the owner's template; the label has the template's hash."""
     meta, template = owner.metadata, owner.spec.template
     hashed = template_hash(template, owner.count("collisionCount"))

@@ -26,7 +26,7 @@ import msgspec
 from kubekit.control.loop import RequeueAfter
 from kubekit.errors import MusterError
 from kubekit.objects.events import EventText, event_subject
-from kubekit.objects.meta import SUFFIX_LETTERS, merge_patch, preconditions
+from kubekit.objects.meta import SUFFIX_LETTERS, HasMetadata, merge_patch, preconditions
 from kubekit.objects.selectors import Selector, from_labels
 from kubekit.request_errors import AlreadyExists, ApiError, Conflict, NotFound
 from localkube.controllers import controller_revisions as revisions
@@ -35,12 +35,8 @@ from localkube.controllers.workloads import (
     CONTROLLER_REVISIONS,
     PODS,
     ControllerRevision,
-    DaemonSet,
-    Deployment,
-    Job,
     Pod,
-    ReplicaSet,
-    StatefulSet,
+    TemplateOwner,
     copied_metadata,
     owner_reference,
 )
@@ -52,16 +48,12 @@ if TYPE_CHECKING:
     from kubekit.client.client import Client
     from kubekit.control.event_recorder import EventRecorder
     from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import HasMetadata, Key, ObjectMeta, OwnerReference, Raw
+    from kubekit.objects.meta import Key, ObjectMeta, OwnerReference, Raw
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
 
-    Owner = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job
-    OwnerT = TypeVar("OwnerT", bound=HasMetadata)
-    T = TypeVar("T", bound=HasMetadata)
-else:
-    OwnerT = TypeVar("OwnerT")
-    T = TypeVar("T")
+OwnerT = TypeVar("OwnerT", bound=HasMetadata)
+T = TypeVar("T", bound=HasMetadata)
 
 
 def find_owned(
@@ -199,7 +191,7 @@ class PodControl:
 
     async def owned(
         self,
-        owner: Owner,
+        owner: TemplateOwner,
         informer: Informer[T],
         is_member: Callable[[T], bool] | None = None,
     ) -> list[T]:
@@ -286,7 +278,7 @@ class PodControl:
 
     async def current_revision(
         self,
-        owner: StatefulSet | DaemonSet,
+        owner: TemplateOwner,
         known: Sequence[ControllerRevision],
         hash_label: str,
     ) -> ControllerRevision | None:
@@ -333,7 +325,7 @@ async def _together(calls: Iterable[Any]) -> list[MusterError]:
     return [error for task in tasks if (error := task.result()) is not None]
 
 
-def new_pod(kind: Kind[Any], owner: Job | ReplicaSet | DaemonSet, base: str) -> Raw:
+def new_pod(kind: Kind[Any], owner: TemplateOwner, base: str) -> Raw:
     """A pod of the owner's template, with a generated name."""
     template, name = owner.spec.template, generate_name(base)
     return {

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubekit.objects.kinds import SERVICES
+from kubekit.objects.meta import HasMetadata, Key, ObjectMeta
 from kubekit.objects.selectors import InvalidSelector, from_labels
 from kubekit.watch.informer import Informer
 from localkube.controllers import workloads
@@ -19,12 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kubekit.client.client import Client
-    from kubekit.objects.meta import HasMetadata, Key, ObjectMeta
 
-    T = TypeVar("T", bound=HasMetadata)
-else:
-    T = TypeVar("T")
-
+T = TypeVar("T", bound=HasMetadata)
 OWNER, ORPHANS, NODE, NAMESPACE = "owner", "orphans", "node", "namespace"
 
 

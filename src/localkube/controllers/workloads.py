@@ -70,18 +70,22 @@ class Workload(ApiObject, frozen=True):
 
 
 class TemplateSpec(Object, frozen=True):
-    """What all workloads have that keep pods of one template."""
+    """What all owners of pods of one template have; a Job leaves out `minReadySeconds`."""
 
     min_ready_seconds: int = 0
     selector: LabelSelector | None = None
     template: Raw = {}
 
 
+class TemplateOwner(Workload, frozen=True):
+    spec: TemplateSpec = TemplateSpec()
+
+
 class ReplicaSetSpec(TemplateSpec, frozen=True):
     replicas: int = 1
 
 
-class ReplicaSet(Workload, frozen=True):
+class ReplicaSet(TemplateOwner, frozen=True):
     spec: ReplicaSetSpec = ReplicaSetSpec()
 
 
@@ -110,7 +114,7 @@ class DeploymentSpec(TemplateSpec, frozen=True):
     strategy: Strategy = Strategy()
 
 
-class Deployment(Workload, frozen=True):
+class Deployment(TemplateOwner, frozen=True):
     spec: DeploymentSpec = DeploymentSpec()
 
 
@@ -143,7 +147,7 @@ class StatefulSetSpec(TemplateSpec, frozen=True):
     volume_claim_templates: tuple[Raw, ...] = ()
 
 
-class StatefulSet(Workload, frozen=True):
+class StatefulSet(TemplateOwner, frozen=True):
     spec: StatefulSetSpec = StatefulSetSpec()
 
 
@@ -162,7 +166,7 @@ class DaemonSetSpec(TemplateSpec, frozen=True):
     update_strategy: DaemonSetStrategy = DaemonSetStrategy()
 
 
-class DaemonSet(Workload, frozen=True):
+class DaemonSet(TemplateOwner, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
@@ -196,7 +200,7 @@ class SuccessPolicy(Object, frozen=True):
     rules: tuple[SuccessRule, ...] = ()
 
 
-class JobSpec(Object, frozen=True):
+class JobSpec(TemplateSpec, frozen=True):
     parallelism: int = 1
     completions: int | None = None
     completion_mode: str = "NonIndexed"
@@ -210,11 +214,9 @@ class JobSpec(Object, frozen=True):
     success_policy: SuccessPolicy | None = None
     pod_replacement_policy: str = "TerminatingOrFailed"
     managed_by: str = ""
-    selector: LabelSelector | None = None
-    template: Raw = {}
 
 
-class Job(Workload, frozen=True):
+class Job(TemplateOwner, frozen=True):
     spec: JobSpec = JobSpec()
 
 
