@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -98,7 +99,9 @@ class Evictor:
         folder, started = self.folder / pod.metadata.uid, time.thread_time()
         if not folder.is_dir():  # it has not started yet
             return "", 0.0
-        message = over_limit(pod, disk_usage(folder), Disk.of(folder))
+        machine = shutil.disk_usage(folder)
+        disk = Disk(machine.total, machine.free)
+        message = over_limit(pod, disk_usage(folder), disk)
         return message, time.thread_time() - started
 
 
@@ -179,23 +182,17 @@ class Disk(NamedTuple):
     size: int
     free: int
 
-    @classmethod
-    def of(cls, folder: Path) -> Disk:
-        info = os.statvfs(folder)
-        return cls(info.f_blocks * info.f_frsize, info.f_bavail * info.f_frsize)
-
 
 def disk_usage(pod: Path) -> DiskUsage:
     """The usage of the pod with this folder; nothing if it has none."""
-    volumes, containers, other = {}, {}, 0
+    by_name: dict[str, dict[str, int]] = {"volumes": {}, "containers": {}}
+    other = 0
     for entry in _entries(str(pod)):
-        if entry.name == "volumes":
-            volumes = {each.name: _size(each) for each in _entries(entry.path)}
-        elif entry.name == "containers":
-            containers = {each.name: _size(each) for each in _entries(entry.path)}
+        if entry.name in by_name:
+            by_name[entry.name] = {each.name: _size(each) for each in _entries(entry.path)}
         else:
             other += _size(entry)
-    return DiskUsage(volumes, containers, other)
+    return DiskUsage(**by_name, other=other)
 
 
 def _size(top: os.DirEntry[str]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,12 +49,11 @@ def declare_nodes(
     gpus_each: int | None = None,
 ) -> list[NodeSpec]:
     """Nodes named muster-0, muster-1, …; by default each has all resources of the machine."""
-    disk = os.statvfs("/")
     resources = {
         "cpu": cpus_each or str(cpus()),
         "memory": memory_each or f"{memory() // 1024}Ki",
         "pods": str(_PODS),
-        "ephemeral-storage": f"{disk.f_frsize * disk.f_blocks // 1024}Ki",
+        "ephemeral-storage": f"{shutil.disk_usage('/').total // 1024}Ki",
     }
     real = gpus.find_gpus()
     each = len(real) if gpus_each is None else gpus_each
