@@ -97,12 +97,8 @@ class Options:
     clock: Callable[[], datetime] = _now
 
     def node_specs(self) -> list[NodeSpec]:
-        return declare_nodes(
-            self.nodes,
-            cpus_each=str(self.cpus_per_node) if self.cpus_per_node else None,
-            memory_each=self.memory_per_node,
-            gpus_each=self.gpus_per_node,
-        )
+        each = (self.cpus_per_node, self.memory_per_node, self.gpus_per_node)
+        return declare_nodes(self.nodes, *each)
 
     @property
     def all_hidden(self) -> tuple[str, ...]:

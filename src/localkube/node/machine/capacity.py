@@ -42,15 +42,14 @@ def memory() -> int:
 
 
 def declare_nodes(
-    count: int = 1,
-    *,
-    cpus_each: str | None = None,
+    count: int,
+    cpus_each: int | None = None,
     memory_each: str | None = None,
     gpus_each: int | None = None,
 ) -> list[NodeSpec]:
     """Nodes named muster-0, muster-1, …; by default each has all resources of the machine."""
     resources = {
-        "cpu": cpus_each or str(cpus()),
+        "cpu": str(cpus_each or cpus()),
         "memory": memory_each or f"{memory() // 1024}Ki",
         "pods": str(_PODS),
         "ephemeral-storage": f"{shutil.disk_usage('/').total // 1024}Ki",
