@@ -25,15 +25,16 @@ from localkube.controllers.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from localkube.controllers.deployment_rollout import UpdateSet
 
 
 class DeploymentController(OwnerController[Deployment, ReplicaSet]):
     async def visit(self, owner: Deployment) -> float | None:
         sets = await self.pod_control.owned(owner, self.objects)
-        plan = decisions.decide(owner, sets, old_pods_left=self._old_pods_left(owner, sets))
+        new = deployment_revisions.current(owner, sets)
+        old = [rs for rs in sets if rs is not new]
+        pods = (pod for rs in old for pod in self.informers.pods.by(OWNER, rs.metadata.uid))
+        plan = decisions.decide(owner, sets, old_pods_left=any(not pod.finished for pod in pods))
         if plan.create is not None:
             await self._create_set(owner, plan.create, plan.revision)
             return None  # the event of this write calls again
@@ -42,29 +43,15 @@ class DeploymentController(OwnerController[Deployment, ReplicaSet]):
         if plan.write_revision:
             await self._write_revision(owner.metadata, plan.revision)
             return None
-        for old in plan.delete:
+        for outdated in plan.delete:
             with contextlib.suppress(NotFound):
-                meta = old.metadata
+                meta = outdated.metadata
                 await self.pod_control.client.delete(REPLICA_SETS, meta.key, uid=meta.uid)
-        return await self._report(owner, sets)
-
-    def _old_pods_left(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
-        new = deployment_revisions.current(deployment, sets)
-        return any(
-            not pod.finished
-            for rs in sets
-            if rs is not new
-            for pod in self.informers.pods.by(OWNER, rs.metadata.uid)
-        )
-
-    async def _report(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> float | None:
         now = self.pod_control.clock()
-        new = deployment_revisions.current(deployment, sets)
-        old = [rs for rs in sets if rs is not new]
-        status = decisions.status(deployment, new, old, now)
-        if await self.pod_control.write_status(deployment.metadata, deployment.status, status):
-            return None  # the event of this write calls again
-        return decisions.deadline_in(deployment, status, now)
+        status = decisions.status(owner, new, old, now)
+        if await self.pod_control.write_status(owner.metadata, owner.status, status):
+            return None
+        return decisions.deadline_in(owner, status, now)
 
     async def _write_revision(self, meta: ObjectMeta, revision: int) -> None:
         annotations = {deployment_revisions.REVISION: str(revision)}
