@@ -131,23 +131,20 @@ class NamespaceDeletion:
         """Delete the pods, and when they are gone everything else."""
         name, uid = namespace.metadata.name, namespace.metadata.uid
         left = self.inventory.graph.inside(name)
-        if any(item.kind.resource == PODS.resource for item in left):
-            await self._delete_all(PODS, name, left)
+        pods = [item for item in left if item.kind.resource == PODS.resource]
+        if pods:
+            if not all(item.deleting for item in pods):
+                await self._delete_all(PODS, name)
             return
         # The first time every kind is asked for, because the inventory may be behind; later only
         # kinds of which it shows an object.
         first = uid not in self._emptied
         kinds = self._kinds() if first else {item.kind for item in left if not item.deleting}
         for kind in kinds:
-            await self._delete_all(kind, name, None if first else left)
+            await self._delete_all(kind, name)
         self._emptied.add(uid)
 
-    async def _delete_all(self, kind: Kind[Any], name: str, left: list[Item] | None) -> None:
-        """Delete the objects of a kind, unless all that are `left` are being deleted already."""
-        if left is not None and all(
-            item.deleting for item in left if item.kind.resource == kind.resource
-        ):
-            return
+    async def _delete_all(self, kind: Kind[Any], name: str) -> None:
         try:
             await self.client.delete_collection(kind, name)
         except (NotFound, Unsupported) as error:
