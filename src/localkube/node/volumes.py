@@ -96,15 +96,14 @@ class VolumeDirectories:
         return self._pods / pod.metadata.uid / "volumes" / volume.name
 
     def _prepare(self, volume: Volume, pod: Pod, context: PodContext) -> str:
+        directory = self.directory(volume, pod, context.claims)
         host_path = _host_path(volume, context.claims)
         if host_path is not None:
-            self.refuse_hidden(host_path.path)
             _check(host_path)
-            return host_path.path
-        folder = self._folder(volume, pod)
-        if not folder.is_dir():  # a restarted container finds the files of its last attempt
-            _make(folder, volume_files(volume, pod, context))
-        return str(folder)
+        # A restarted container finds the files of its last attempt.
+        elif not os.path.isdir(directory):
+            _make(Path(directory), volume_files(volume, pod, context))
+        return directory
 
     def refuse_hidden(self, path: str) -> None:
         """A volume in a hidden directory would be empty: say so instead."""
