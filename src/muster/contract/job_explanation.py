@@ -70,6 +70,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     """Of a failed job: the end of the log of the pod that failed."""
     next_try: str = ""
     """When a job that restarts is tried again, if that is known."""
+    not_served: tuple[str, ...] = ()
+    """The fields that the job or its gang names and that have no effect, and what holds instead."""
 
     def __repr__(self) -> str:  # of Python's prompt and of notebooks
         return f"{self.name} is {self.state}: {self.text}"

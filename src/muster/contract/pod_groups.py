@@ -42,6 +42,8 @@ class VolcanoSpec(Object, frozen=True):
     min_task_member: dict[str, int] = {}
     min_resources: Resources = {}
     priority_class_name: str = ""
+    queue: Any = None
+    """Not served; whoever names one is told so."""
     network_topology: Any = None
     sub_group_policy: Any = None
     topology_affinity: Any = None
@@ -109,6 +111,8 @@ class VolcanoPodGroup(ApiObject, frozen=True):
 class CoschedulingSpec(Object, frozen=True):
     min_member: int = 0
     min_resources: Resources = {}
+    schedule_timeout_seconds: Any = None
+    """Not served either."""
 
 
 class CoschedulingPodGroup(ApiObject, frozen=True):

@@ -66,6 +66,15 @@ class SchedulingPolicy(msgspec.Struct, frozen=True):
     priority_class: str = ""
     timeout: int | None = None
 
+    @property
+    def for_scheduler(self) -> Raw:
+        """The fields that a scheduler may serve or not, by their names in a manifest."""
+        return {
+            "queue": self.queue,
+            "minResources": self.min_resources,
+            "scheduleTimeoutSeconds": self.timeout,
+        }
+
 
 class RunPolicy(msgspec.Struct, frozen=True):
     clean_pod_policy: str = "None"

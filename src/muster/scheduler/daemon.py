@@ -152,6 +152,8 @@ class Service:
             log.info("would bind %s: %s", bind.gang, {p.metadata.name: n for p, n in bind.pairs})
         else:
             self._binder.submit(bind)
+            with isolated("report", bind.gang):
+                self._reporter.not_served(bind.gang)
         self._line.changed()
 
     def _settled(self, result: BindResult) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from muster.contract.unserved_fields import GROUP_FIELDS, MARKS
 from muster.scheduler.settings import Settings, Weights
 from tests.repository import ROOT
 
@@ -18,3 +19,12 @@ def test_every_setting_is_on_the_page_with_its_default() -> None:
             assert row == str(field.default).lower().removesuffix(".0")
     for weight in msgspec.structs.fields(Weights):
         assert f"`{weight.encode_name}`" in PAGE
+
+
+def test_every_field_without_effect_is_on_the_page() -> None:
+    cells = [line.split("|") for line in PAGE.splitlines() if line.count("|") == 4]
+    listed = " ".join(row[3] for row in cells)
+    names = [row.name for row in MARKS]
+    names += [row.name for rows in GROUP_FIELDS.values() for row in rows]
+
+    assert [name for name in names if f"`{name.rpartition('/')[2]}`" not in listed] == []

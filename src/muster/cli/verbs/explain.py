@@ -64,6 +64,7 @@ def _text(explanation: JobExplanation, now: datetime) -> str:
         facts.append(("Priority:", str(explanation.priority)))
     if explanation.held:
         facts.append(("Held:", f"room for {count(explanation.held, 'member')}"))
+    facts += [("Not served:", text) for text in explanation.not_served]
     # The reason of a gang in line stands above, with its place.
     above = explanation.reason or explanation.text
     whys = said_once([member.why for member in explanation.members], above)

@@ -18,7 +18,10 @@ from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.logs.last_lines import summary_with_last_lines
 from muster.contract import waiting_line_format
+from muster.contract.gang_dialects import DIALECT_BY_NAME, gang_named_by
 from muster.contract.job_explanation import EMPTY, RUNS, WAITS, JobExplanation, explain_job
+from muster.contract.scheduler_rights import NAMES
+from muster.contract.unserved_fields import is_ours, of_gang, of_job, told_once
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
 from muster.jobs.view.instance import instance
 
@@ -27,7 +30,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import HasMetadata
     from muster.client import Notify
+    from muster.contract.gang import GangKey
+    from muster.jobs.job import SchedulingPolicy
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
 
@@ -41,11 +47,14 @@ def explain(
     if isinstance(job_or_pod, Pod):
         row = instance(job_or_pod)
         explanation = explain_pods(client, name, [job_or_pod], now, notify)
+        explanation = _with_not_served(client, explanation, [job_or_pod], notify=notify)
         return _with_reasons(explanation, row.reason, [row])
     pods = job_or_pod.pods(client)
     job = summary_with_last_lines(client, job_or_pod, pods, now)
     explanation = _with_job(explain_pods(client, name, pods, now, notify), job)
     explanation = _with_reasons(explanation, job.headline, job.instances)
+    policy = job_or_pod.scheduling_policy
+    explanation = _with_not_served(client, explanation, pods, policy, notify=notify)
     if explanation.place and job.preempted:
         explanation = replace(explanation, text=f"{job.preempted}; {explanation.text}")
     return replace(
@@ -83,6 +92,40 @@ def _with_reasons(
     # The waiting line says more about a gang in it than the reasons of single pods do.
     keep = explanation.place or reason in explanation.text
     return replace(explanation, text=explanation.text if keep else reason, members=members)
+
+
+def _with_not_served(
+    client: BlockingClient,
+    explanation: JobExplanation,
+    pods: Sequence[Pod],
+    policy: SchedulingPolicy | None = None,
+    *,
+    notify: Notify,
+) -> JobExplanation:
+    """The explanation with the fields that have no effect, if Muster's scheduler has the pods."""
+    if not pods or not (explanation.place or any(map(is_ours, pods))):
+        return explanation
+    gang = gang_named_by(pods[0])
+    dialect = gang.dialect if gang is not None else "none"
+    names = {pod.spec.scheduler_name for pod in pods} if not explanation.place else NAMES
+    found = of_job(policy.for_scheduler, dialect, names) if policy is not None else []
+    group = _read_group(client, gang, notify) if gang is not None else None
+    found = told_once([*found, *of_gang(dialect, group, pods)])
+    return replace(explanation, not_served=tuple(map(str, found)))
+
+
+def _read_group(client: BlockingClient, gang: GangKey, notify: Notify) -> HasMetadata | None:
+    """The object that declares the gang; None if there is none or the user may not read it."""
+    key = Key(gang.namespace, gang.name)
+    for kind in DIALECT_BY_NAME[gang.dialect].kinds:
+        try:
+            group: HasMetadata | None = client.find(kind, key)
+        except Forbidden:
+            notify(f"fields of the group are not checked: you may not read {kind.plural} {key}")
+            return None
+        if group is not None:
+            return group
+    return None
 
 
 def explain_pods(

@@ -20,8 +20,9 @@ from kubekit.objects.kinds import PODS, Kind
 from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.request_errors import Forbidden, NotFound
 from muster.client import Notify, ignore
+from muster.contract.job_fields import InvalidJob
 from muster.contract.job_kinds import JOB_KINDS, TYPE_ALIASES
-from muster.jobs import names
+from muster.jobs import names, parse
 from muster.jobs.view.instance import pods_of_job
 from muster.jobs.view.summary import JobSummary, summarize
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Pod
+    from muster.jobs.job import SchedulingPolicy
 
 T = TypeVar("T")
 
@@ -75,6 +77,14 @@ class FoundJob(msgspec.Struct, frozen=True):
     def pods(self, client: BlockingClient) -> list[Pod]:
         """The pods that belong to the job."""
         return pods_of_job(self.kind.kind, self.key, self.uid, labelled_pods(client, self.key))
+
+    @property
+    def scheduling_policy(self) -> SchedulingPolicy | None:
+        """Its schedulingPolicy; None if the manifest is invalid."""
+        try:
+            return parse.parse_job(self.raw).policy.scheduling
+        except InvalidJob:
+            return None
 
     def summary(self, pods: Sequence[Pod], now: datetime | None = None) -> JobSummary:
         return summarize(self.raw, pods, now or datetime.now(UTC))

@@ -22,7 +22,7 @@ from muster.contract.crds import PART_OF, load_all
 from muster.contract.gang_dialects import DIALECT_BY_NAME, GROUP_KINDS, gang_named_by
 from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.other_schedulers import find_others, is_alive
-from muster.contract.scheduler_rights import LEASE, NAMES, name_lease
+from muster.contract.scheduler_rights import NAMES, name_lease
 from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 from muster.install.doctor.facts import LINE, read
 from muster.install.doctor.rights import (
@@ -409,7 +409,7 @@ def scheduler_names(facts: Facts) -> Iterator[Finding]:
     names = {*used, *_names_of_muster(facts)}
     for name in sorted(names):
         found += _twice(name, facts)
-    served = ", ".join(sorted(_live_names(facts)))
+    served = ", ".join(sorted(facts.live_names))
     yield from found or [ok("scheduler names", f"Muster answers to {served or 'none'}")]
 
 
@@ -417,7 +417,7 @@ def _beside_line(facts: Facts) -> Iterator[Finding]:
     """An operator that was installed before the scheduler: single pods pass by the line."""
     for component in facts.components:
         name = next(iter(component.argument("--gang-scheduler-name")), "")
-        if component.argument("--pod-scheduler-name") or name not in _live_names(facts):
+        if component.argument("--pod-scheduler-name") or name not in facts.live_names:
             continue
         text = (
             f"{facts.name_of(component)} leaves pods outside of gangs to the cluster's own "
@@ -452,13 +452,6 @@ def _names_of_muster(facts: Facts) -> set[str]:
         if component.name == "scheduler"
         for name in component.argument("--scheduler-name")
     }
-
-
-def _live_names(facts: Facts) -> set[str]:
-    """The names in the live leases of Muster's schedulers, wherever they run."""
-    alive = (lease for lease in facts.leases if is_alive(lease, facts.server_now))
-    parts = (lease.metadata.name.partition(".") for lease in alive)
-    return {name for prefix, _, name in parts if prefix == LEASE and name}
 
 
 def _twice(name: str, facts: Facts) -> Iterator[Finding]:
@@ -496,6 +489,7 @@ def dialects(facts: Facts) -> Iterator[Finding]:
         (str(key), row) for key, pods in sorted(gangs.items()) for row in _gang(key, pods, facts)
     ]
     found += _said_once(rows, "gang")
+    found += _unserved(facts)
     yield from found or [
         ok("gang dialects", f"served: {', '.join(sorted(facts.groups)) or 'none'}")
     ]
@@ -512,9 +506,28 @@ def _gang(key: GangKey, pods: list[Pod], facts: Facts) -> Iterator[Finding]:
         text = f"{len(pods)} pods name the group {gang}, which does not exist"
         yield error("gang dialects", text, f"create the PodGroup {gang}, or delete the pods")
     name = _scheduler(pods[0])
-    if name == DEFAULT and key.dialect != "native" and name not in _live_names(facts):
+    if name == DEFAULT and key.dialect != "native" and name not in facts.live_names:
         text = f"the gang {gang} is for {name}, which does not read {key.dialect}: no gang is made"
         yield error("gang dialects", text, "set schedulerName: muster in the pods")
+
+
+def _unserved(facts: Facts) -> Iterator[Finding]:
+    """One finding about the fields that gangs name and that have no effect."""
+    gangs: dict[str, list[str]] = {}
+    rows = {row.field: row for found in facts.unserved.values() for row in found}
+    for gang, found in facts.unserved.items():
+        for field in {row.field for row in found}:
+            gangs.setdefault(field, []).append(gang)
+    if not gangs:
+        return
+    fields = "; ".join(
+        f"{field} of {named_or_counted(names, 'gang')}: {rows[field].instead}"
+        for field, names in sorted(gangs.items())
+    )
+    n = count(len(facts.unserved), "gang")
+    namespace, _, name = next(iter(facts.unserved)).rpartition("/")
+    text = f"{n} name fields that have no effect. {fields}"
+    yield warning("gang dialects", text, f"arena explain {name} -n {namespace}")
 
 
 def pending_gangs(facts: Facts) -> Iterator[Finding]:

@@ -13,21 +13,33 @@ import msgspec
 
 from kubekit.client.request import Request
 from kubekit.objects.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
-from kubekit.objects.meta import Key, Raw
+from kubekit.objects.meta import Key, Raw, mapping
 from kubekit.request_errors import ApiError, Forbidden, NotFound
 from kubekit.rights import MissingRight, Right, Rule, account_name
 from muster.contract import waiting_line_format
 from muster.contract.crds import PART_OF
-from muster.contract.gang_dialects import DIALECTS
+from muster.contract.gang_dialects import (
+    DIALECT_BY_NAME,
+    DIALECTS,
+    gang_named_by,
+    single_pod_gang,
+)
+from muster.contract.job_kinds import JOB_KINDS
+from muster.contract.other_schedulers import is_alive
+from muster.contract.scheduler_rights import LEASE, NAMES
+from muster.contract.unserved_fields import Unserved, of_gang, of_job, told_once
 from muster.install.existing_objects import Reader, seconds_ahead, words_for
 from muster.install.objects.values import COMPONENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Lease, Node, Pod
     from kubekit.objects.kinds import Kind
 
 PENDING = "spec.nodeName=,status.phase=Pending"
+LIVING = "spec.schedulerName={},status.phase!=Succeeded,status.phase!=Failed"
 LINE = Key(waiting_line_format.NAMESPACE, waiting_line_format.CONFIG_MAP)
 
 
@@ -96,6 +108,8 @@ class Facts(msgspec.Struct, frozen=True):
     pending: list[Any] = []
     groups: dict[str, set[str]] = {}
     """The groups of each resource that the cluster serves, as NAMESPACE/NAME."""
+    unserved: dict[str, list[Unserved]] = {}
+    """What gangs of Muster's scheduler, as NAMESPACE/NAME, name and it does not serve."""
     line: dict[str, str] = {}
     missing: dict[str, list[Rule]] = {}
     """Rights that are missing, by component as in `name_of` (`you` is the user), as rules."""
@@ -116,6 +130,11 @@ class Facts(msgspec.Struct, frozen=True):
     def server_now(self) -> datetime:
         return self.now - timedelta(seconds=self.skew)
 
+    @property
+    def live_names(self) -> set[str]:
+        """The names in the live leases of Muster's schedulers, wherever they run."""
+        return _live_names(self.leases, self.server_now)
+
     def name_of(self, component: Component) -> str:
         """The name of a component's account; where several have it, with the namespace."""
         name = account_name(component.account)
@@ -132,9 +151,11 @@ def read(client: BlockingClient, *, local: bool) -> Facts:
     nodes: list[Node] = reader.list(NODES)
     pending: list[Pod] = reader.list(PODS, fields=PENDING)
     crds = reader.list(CRDS.read_as(dict))
+    groups, now = _groups(client), datetime.now(UTC)
+    names = _live_names(leases, now - timedelta(seconds=skew))
     return Facts(
         local=local,
-        now=datetime.now(UTC),
+        now=now,
         skew=skew,
         version=version,
         failed_checks=_failed_checks(client),
@@ -146,7 +167,8 @@ def read(client: BlockingClient, *, local: bool) -> Facts:
         leases=leases,
         nodes=nodes,
         pending=pending,
-        groups=_groups(client),
+        groups={kind.resource: {str(key) for key in found} for kind, found in groups.items()},
+        unserved=_unserved(reader, names, groups),
         line=_line(client, reader),
         unread=reader.unread,
     )
@@ -179,15 +201,54 @@ def _component(reader: Reader, deployments: list[Raw], name: str) -> list[Compon
     return found
 
 
-def _groups(client: BlockingClient) -> dict[str, set[str]]:
-    groups: dict[str, set[str]] = {}
+def _live_names(leases: Iterable[Lease], now: datetime) -> set[str]:
+    parts = (row.metadata.name.partition(".") for row in leases if is_alive(row, now))
+    return {name for prefix, _, name in parts if prefix == LEASE and name}
+
+
+def _groups(client: BlockingClient) -> dict[Kind[Any], dict[Key, Any]]:
+    """The groups of each kind that the cluster serves and the user may list."""
+    groups: dict[Kind[Any], dict[Key, Any]] = {}
     for kind in {kind for dialect in DIALECTS for kind in dialect.kinds}:
         try:
             items = client.list(kind).items
         except (NotFound, Forbidden):
             continue
-        groups[kind.resource] = {str(item.metadata.key) for item in items}
+        groups[kind] = {item.metadata.key: item for item in items}
     return groups
+
+
+def _unserved(
+    reader: Reader, names: Iterable[str], groups: Mapping[Kind[Any], Mapping[Key, Any]]
+) -> dict[str, list[Unserved]]:
+    """What the gangs of living pods for these schedulers name and Muster does not serve."""
+    pods = [pod for name in sorted(names) for pod in reader.list(PODS, fields=LIVING.format(name))]
+    gangs: dict[tuple[str, Key], list[Pod]] = {}
+    for pod in pods:
+        named = gang_named_by(pod) or single_pod_gang(pod)
+        gangs.setdefault((named.dialect, Key(named.namespace, named.name)), []).append(pod)
+    jobs = _policies(reader) if pods else {}
+    found: dict[str, list[Unserved]] = {}
+    for (dialect, key), members in sorted(gangs.items()):
+        kinds = DIALECT_BY_NAME[dialect].kinds
+        group = next((groups[k][key] for k in kinds if key in groups.get(k, ())), None)
+        owner = members[0].metadata.controller
+        rows = of_job(jobs.get(owner.uid, {}) if owner else {}, dialect, NAMES)
+        rows = told_once([*rows, *of_gang(dialect, group, members)])
+        name = str(Key(key.namespace, owner.name) if owner and owner.uid in jobs else key)
+        if rows and name not in found:
+            found[name] = rows
+    return found
+
+
+def _policies(reader: Reader) -> dict[str, Raw]:
+    """The scheduling policies of jobs that have one, by UID."""
+    found: dict[str, Raw] = {}
+    for raw in (raw for kind in JOB_KINDS for raw in reader.list(kind)):
+        policy = mapping(mapping(raw.get("spec")).get("runPolicy")).get("schedulingPolicy")
+        if policy := mapping(policy):
+            found[raw["metadata"]["uid"]] = policy
+    return found
 
 
 def _line(client: BlockingClient, reader: Reader) -> dict[str, str]:

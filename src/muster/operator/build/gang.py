@@ -28,6 +28,8 @@ from muster.contract.gang_dialects import (
     PREEMPTABLE_MARK,
     dialect_of_scheduler,
 )
+from muster.contract.unserved_fields import EVENT as NOT_SERVED
+from muster.contract.unserved_fields import of_job
 from muster.operator.build.dialect_choice import dialect_of, gang_roles, wanted_dialect
 from muster.operator.build.labels import job_selector, owned_manifest
 from muster.operator.decision_types import EmitEvent
@@ -186,6 +188,14 @@ def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent
         if spec.scheduler not in ("", settings.scheduler)
         and not dialect_of_scheduler(spec.scheduler)
     ]
+
+
+def unserved(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent]:
+    """Events about fields of the schedulingPolicy that have no effect."""
+    gang = gang_of(job, observed, settings)
+    schedulers = {spec.scheduler or gang.scheduler for spec in job.replica_specs}
+    found = of_job(job.policy.scheduling.for_scheduler, gang.dialect, schedulers)
+    return [EmitEvent(NOT_SERVED, str(row), "Warning") for row in found]
 
 
 def _resources(roles: list[ReplicaSpec], size: int, priorities: Mapping[str, int]) -> Raw:

@@ -177,6 +177,7 @@ def _accept(
         # A server that preserves unknown fields does not warn of them.
         unknown = unknown_fields_of_spec(job.kind, job.spec)
         events += [EmitEvent("UnknownField", summary(unknown), "Warning")] if unknown else []
+        events += gang.unserved(job, observed, settings)
     if job.invalid:
         status = job_conditions.with_invalid_condition(status, job.generation, job.invalid, now)
         events += job_conditions.spec_event(before, job.invalid)

@@ -28,6 +28,8 @@ from kubekit.request_errors import Conflict, Forbidden, NotFound
 from kubekit.rights import MISSING_RIGHT
 from muster.contract.gang import GroupCounts
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
+from muster.contract.unserved_fields import EVENT as NOT_SERVED
+from muster.contract.unserved_fields import Unserved, of_gang
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.isolated_errors import isolated
 
@@ -97,6 +99,7 @@ class Reporter:
         self._wake = asyncio.Event()
         self._refusals = Refusals(log, self.missing_right)
         self._not_deleted: dict[GangKey, float] = {}
+        self._not_served: dict[GangKey, tuple[str, frozenset[Unserved]]] = {}
         self._early, self._early_at = EARLY_WRITES, 0.0
 
     def report(self, report: Report) -> None:
@@ -111,6 +114,8 @@ class Reporter:
             self._due.pop(report.gang, None)
             if DIALECT_BY_NAME[report.gang.dialect].status is None:
                 return
+        if report.reason is not None:
+            self.not_served(report.gang)
         now = asyncio.get_running_loop().time()
         soon = now + self._state.settings.report_after
         not_before = reported.at + self._state.settings.report_every if reported else soon
@@ -156,6 +161,28 @@ class Reporter:
             text = f"{pod.metadata.name} could not be deleted, and is tried again: {why}"
             event = EventText("FailedDelete", f"{text} ({delete.why})", "Warning")
             self._record(delete.gang, (pod,), event)
+
+    def not_served(self, key: GangKey) -> None:
+        """Report by events, each once, what a gang names and Muster does not serve.
+
+        Called when a gang waits or is bound: gangs that run since before a restart were told.
+        """
+        gang, uid = self._state.index.gangs.get(key), self._subject_uid(key)
+        names = self._state.index.names
+        if gang is None or all(pod.spec.scheduler_name not in names for pod in gang.pods.values()):
+            return
+        found = of_gang(key.dialect, gang.declared, gang.pods.values())
+        if not found:
+            return
+        subject, told = self._not_served.get(key, (uid, frozenset[Unserved]()))
+        told = told if subject == uid else frozenset()
+        if len(self._not_served) > 2 * len(self._state.index.gangs) + 100:
+            alive = self._state.index.gangs
+            self._not_served = {k: row for k, row in self._not_served.items() if k in alive}
+        self._not_served[key] = (uid, told | {*found})
+        for row in found:
+            if row not in told:
+                self._record(key, (), EventText(NOT_SERVED, str(row), "Warning"))
 
     def missing_right(self, gang: GangKey, pods: Iterable[Pod], missing: MissingRight) -> None:
         """Report by an event that the scheduler lacks a right that the gang needs."""

@@ -123,3 +123,34 @@ def test_another_reason_of_several_pods_is_said_once_with_their_number(scene: Sc
     assert [line for line in lines if "no such volume" in line] == [
         "j-worker-1  worker  Pending  -     no such volume (and 2 more for the same reason)"
     ]
+
+
+def test_fields_without_effect_are_named_once_from_the_job_and_from_its_group(
+    scene: Scene,
+) -> None:
+    raw = job("TFJob", "j", {"Worker": 1})
+    policy = {"queue": "research", "scheduleTimeoutSeconds": 60}
+    raw["spec"]["runPolicy"] = {"schedulingPolicy": policy}
+    group = {
+        "metadata": {
+            "name": "j",
+            "namespace": "default",
+            "annotations": {"volcano.sh/qos-level": "LS"},
+        },
+        "spec": {"minMember": 1, "queue": "research"},
+    }
+    worker = pod(raw, "worker", 0, "Running", node="n1")
+    worker["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "j"}
+    scene.objects = {"tfjobs": [raw], "pods": [worker], "configmaps": [], "podgroups": [group]}
+
+    lines = [line for line in scene.arena("explain", "j")[1].splitlines() if "Not served" in line]
+
+    assert [line.split(" has no effect: ")[0].split(": ")[1].strip() for line in lines] == [
+        "schedulingPolicy.queue (research)",
+        "schedulingPolicy.scheduleTimeoutSeconds (60)",
+        "volcano.sh/qos-level (LS)",
+    ]
+    scene.forbidden = {"podgroups"}
+    assert len(explained(scene)["notServed"]) == 2
+    worker["spec"]["schedulerName"] = "volcano"  # which may serve it
+    assert explained(scene)["notServed"] == []

@@ -13,6 +13,7 @@ from typing import Any
 
 from kubekit.objects.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
 from kubekit.objects.meta import Raw, timestamp
+from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from tests.builders import container, pod
 from tests.controlplane.control_plane import ControlPlane
 from tests.waiting import until
@@ -202,6 +203,19 @@ def _unserved_dialect(plane: ControlPlane) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _queue(plane: ControlPlane) -> Iterator[None]:
+    """A gang whose group names a queue."""
+    group = {"metadata": {"name": "g"}, "spec": {"minMember": 1, "queue": "research"}}
+    body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", **group}
+    metadata = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
+    with (
+        added(VOLCANO_POD_GROUPS.path("default"), body, plane),
+        pending("p", scheduler="muster", metadata=metadata)(plane),
+    ):
+        yield
+
+
 def _ahead(plane: ControlPlane) -> AbstractContextManager[None]:
     return added(LEASES.path("kube-node-lease"), lease("n9", age=-60), plane)
 
@@ -343,6 +357,10 @@ FAULTS: dict[str, Fault] = {
         pending("p", scheduler="default-scheduler", nodeSelector={"disk": "none"},
                 metadata={"labels": {"pod-group.scheduling.sigs.k8s.io/name": "g"}}),
         "error", "gang dialects", "which does not read labels", "schedulerName: muster",
+    ),
+    "a queue that nothing serves": Fault(
+        _queue,
+        "warning", "gang dialects", "queue of default/g: Muster has no queues", "arena explain g",
     ),
     "a device that no node offers": Fault(
         pending("p", container={"resources": {"limits": {"example.com/gpu": "1"}}}),

@@ -19,6 +19,7 @@ from kubekit.rights import MissingRight, Rule, expand
 from muster.cli import main
 from muster.cli.verbs.doctor import print_findings
 from muster.contract.scheduler_rights import NAMES, name_lease
+from muster.contract.unserved_fields import Unserved
 from muster.contract.waiting_line_format import DATA_KEY, WaitingGang
 from muster.install.doctor.checks import Finding, install_again, judge, scheduler_names
 from muster.install.doctor.facts import BrokenRole, Component, Facts
@@ -175,6 +176,10 @@ def line(*codes: str) -> dict[str, str]:
         (
             {"line": line(*["S"] * 48, "NotEnoughMembers")},
             "t/g1 since now: 8 GPUs short; 1st in line; 47 more gangs wait for the same reason (S)",
+        ),
+        (
+            {"unserved": {f"t/g{n}": [Unserved("queue", "q", "no queues")] for n in range(40)}},
+            "40 gangs name fields that have no effect. queue of 40 gangs: no queues",
         ),
         (
             {"line": line("S", "NotEnoughMembers", "S")},

@@ -315,6 +315,41 @@ def test_the_policy_of_the_job_shapes_its_group() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (Settings(dialect="volcano"), ["queue (q)", "scheduleTimeoutSeconds (7)"]),
+        # Volcano serves the queue, scheduler-plugins the timeout.
+        (Settings(dialect="volcano", scheduler="volcano"), ["scheduleTimeoutSeconds (7)"]),
+        (
+            Settings(dialect="coscheduling", scheduler="scheduler-plugins"),
+            ["queue (q)"],
+        ),
+        (
+            Settings(dialect="pdb"),
+            ["queue (q)", "scheduleTimeoutSeconds (7)", "minResources ({'cpu': '3'})"],
+        ),
+    ],
+)
+def test_a_field_of_the_policy_that_nobody_serves_has_an_event(
+    settings: Settings, told: list[str]
+) -> None:
+    policy = {"queue": "q", "minResources": {"cpu": "3"}, "scheduleTimeoutSeconds": 7}
+    raw = manifest(runPolicy={"schedulingPolicy": policy})
+
+    events = [row.message for row in settled(raw, settings).events if row.reason == "NotServed"]
+
+    assert [text.partition(" has no effect")[0] for text in events] == [
+        f"schedulingPolicy.{field}" for field in told
+    ]
+
+
+def test_the_default_queue_and_an_empty_policy_have_no_event() -> None:
+    raw = manifest(runPolicy={"schedulingPolicy": {"queue": "default", "minAvailable": 2}})
+
+    assert "NotServed" not in [row.reason for row in settled(raw).events]
+
+
 @pytest.mark.parametrize("dialect", ["volcano", "kube-batch", "pdb", "coscheduling", "native"])
 @pytest.mark.parametrize("kind", ["TFJob", "MPIJob"])
 def test_a_group_gets_only_annotations_that_are_meant_for_users(dialect: str, kind: str) -> None:

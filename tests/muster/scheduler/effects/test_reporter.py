@@ -443,3 +443,81 @@ async def test_a_missing_permission_is_logged_once_and_not_for_every_pod(
     assert sorted({event["involvedObject"]["name"] for event in events}) == [
         f"p{i}" for i in range(5)
     ]
+
+
+def naming(*, spec: dict[str, Any], marks: dict[str, str] | None = None) -> tuple[State, GangKey]:
+    """A gang of one that fits, whose group names these fields."""
+    state = State(Settings())
+    state.node_changed(None, node("n", gpus=2))
+    group = volcano_group("g", 1, spec=spec, annotations=marks)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    state.pod_changed(None, gang("g", 1, gpus=1)[0])
+    (key,) = state.due(0.0)
+    return state, key
+
+
+def told(writes: Writes) -> list[str]:
+    """The messages of the events about fields without effect."""
+    bodies = [body for kind, _, body in writes.log if kind is EVENTS]
+    return [body["message"] for body in bodies if body["reason"] == "NotServed"]
+
+
+async def test_a_field_that_is_not_served_has_one_event_on_the_group() -> None:
+    state, key = naming(spec={"queue": "research"}, marks={"volcano.sh/qos-level": "LS"})
+    async with reporting(state) as (reporter, writes):
+        for _ in range(3):
+            reporter.not_served(key)
+            await asyncio.sleep(400)
+
+    texts = [text.partition(" has no effect: ")[0] for text in told(writes)]
+    assert texts == ["queue (research)", "volcano.sh/qos-level (LS)"]
+    event = next(body for kind, _, body in writes.log if kind is EVENTS)
+    assert (event["involvedObject"]["kind"], event["type"]) == ("PodGroup", "Warning")
+
+
+async def test_another_value_has_another_event() -> None:
+    state, key = naming(spec={"queue": "research"})
+    async with reporting(state) as (reporter, writes):
+        reporter.not_served(key)
+        before = state.index.gangs[key].declared
+        assert before is not None
+        group = replace(volcano_group("g", 1, spec={"queue": "other"}), metadata=before.metadata)
+        state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+        reporter.not_served(key)
+        await asyncio.sleep(1)
+
+    assert [text[:12] for text in told(writes)] == ["queue (resea", "queue (other"]
+
+
+@pytest.mark.parametrize("queue", ["", "default", None])
+async def test_the_default_queue_is_not_worth_an_event(queue: str | None) -> None:
+    state, key = naming(spec={"queue": queue})
+    async with reporting(state) as (reporter, writes):
+        reporter.not_served(key)
+        await asyncio.sleep(1)
+
+    assert told(writes) == []
+
+
+async def test_a_gang_of_another_scheduler_is_not_told_what_muster_serves() -> None:
+    state = State(Settings(names=("other",)))
+    group = volcano_group("g", 1, spec={"queue": "research"})
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    state.pod_changed(None, gang("g", 1)[0])
+    async with reporting(state) as (reporter, writes):
+        for key in state.index.gangs:
+            reporter.not_served(key)
+        await asyncio.sleep(1)
+
+    assert told(writes) == []
+
+
+async def test_a_gang_that_waits_is_told_too() -> None:
+    state, report = waiting()
+    group = volcano_group("g", 3, spec={"queue": "research"})
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    async with reporting(state) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(5)
+
+    assert len(told(writes)) == 1
