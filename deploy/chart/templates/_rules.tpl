@@ -42,6 +42,13 @@
   - create
   - patch
 - apiGroups:
+  - ''
+  resources:
+  - resourcequotas
+  verbs:
+  - list
+  - watch
+- apiGroups:
   - scheduling.k8s.io
   - scheduling.volcano.sh
   - scheduling.x-k8s.io

@@ -314,6 +314,27 @@ class PriorityClass(ApiObject, frozen=True):
     preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
 
 
+class ResourceQuotaSpec(Object, frozen=True):
+    hard: Resources = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: dict[str, object] | None = None
+
+    @property
+    def is_scoped(self) -> bool:
+        """Whether it counts some pods of its namespace only."""
+        return bool(self.scopes or self.scope_selector)
+
+
+class ResourceQuotaStatus(Object, frozen=True):
+    hard: Resources = {}
+    used: Resources = {}
+
+
+class ResourceQuota(ApiObject, frozen=True):
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
 class LeaseSpec(Object, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

@@ -79,6 +79,7 @@ CLUSTER_ROLES: Kind[Raw] = Kind.of(_RBAC, "ClusterRole", dict, namespaced=False)
 CLUSTER_ROLE_BINDINGS: Kind[Raw] = Kind.of(_RBAC, "ClusterRoleBinding", dict, namespaced=False)
 EVENTS = Kind.of("v1", "Event", core.Event)
 POD_DISRUPTION_BUDGETS = Kind.of("policy/v1", "PodDisruptionBudget", core.PodDisruptionBudget)
+RESOURCE_QUOTAS = Kind.of("v1", "ResourceQuota", core.ResourceQuota)
 PRIORITY_CLASSES = Kind.of(
     "scheduling.k8s.io/v1", "PriorityClass", core.PriorityClass, namespaced=False
 )

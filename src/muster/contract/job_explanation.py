@@ -60,6 +60,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     place: int = 0
     in_line: int = 0
     since: str = ""
+    quota: str = ""
+    """The ResourceQuota in whose line the job stands; empty for the scheduler's line."""
     priority: int = 0
     held: int = 0
     code: str = ""
@@ -185,4 +187,5 @@ def _condition_message(pod: Pod) -> str:
 def place_in_words(explanation: JobExplanation) -> str:
     """`2nd of 7 in line`; empty for a gang that is not in line."""
     place = explanation.place
-    return f"{ordinal(place)} of {explanation.in_line} in line" if place else ""
+    line = f"the line of the quota {explanation.quota}" if explanation.quota else "line"
+    return f"{ordinal(place)} of {explanation.in_line} in {line}" if place else ""

@@ -23,6 +23,8 @@ from kubekit.objects.meta import Raw, merge_patch
 FINAL = ("Succeeded", "Failed")
 BACKOFF = "BackOff"
 """The reason of a job that waits before it recreates replicas that failed."""
+QUOTA_EXCEEDED = "QuotaExceeded"
+"""The reason of a job whose pods a ResourceQuota refuses, or that waits for such a job."""
 INVALID_SPEC = "InvalidSpec"
 """The reason of a job that failed for its manifest, and the condition of a job that runs on."""
 
@@ -178,6 +180,20 @@ class UnfinishedReplicas(msgspec.Struct, frozen=True, omit_defaults=True):
     """A sentence about the first, and how many others there are."""
 
 
+class QuotaWait(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What a job needs of a ResourceQuota, and what decides on its place in the quota's line."""
+
+    name: str
+    needs: dict[str, str] = {}
+    """Of the resources that the quota lacked, in the quota's words (`requests.nvidia.com/gpu`)."""
+    limits: dict[str, str] = {}
+    """What the quota allows of them in all."""
+    priority: int = 0
+    has_place: bool = False
+    """Whether the job ran before and only replaces pods: it goes first."""
+    since: str = ""
+
+
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why pods wait."""
 
@@ -185,6 +201,8 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
     until: Time | None = None
     """When the pods are tried again, if that is known."""
+    quota: QuotaWait | None = None
+    """Of a job that stands in the line of a quota."""
 
     def __post_init__(self) -> None:
         _check_time(self.until)

@@ -77,6 +77,7 @@ def build(
     for informer in informers.informers():
         manager.informer(informer)
     manager.background("priorities", informers.priorities.run)
+    manager.background("quotas", informers.quotas.run)
     manager.background("events", recorder.run)
     manager.loop(queue, reconciler, workers=options.workers)
     return manager

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 
 from kubekit.objects.events import EventText
 from muster.jobs.job_status import Waiting  # noqa: TC001 - msgspec reads it
+from muster.jobs.quota_line import Standing  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
     from datetime import datetime
 
-    from kubekit.objects.core import Pod, Service
+    from kubekit.objects.core import Pod, ResourceQuota, Service
     from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import ObjectMeta, Raw
 
@@ -47,7 +48,11 @@ class Observed(msgspec.Struct, frozen=True):
     ports: frozenset[int] = frozenset()
     """Host ports that other pods use or that are reserved for them."""
     quota_refusal: str = ""
-    """The message of the quota that refused the last pod."""
+    """The message of the quota that refused the last pod; empty once the job may ask again."""
+    quota_line: tuple[Standing, ...] = ()
+    """The other jobs of the namespace that wait for a quota, in order."""
+    quotas: Mapping[str, ResourceQuota] = {}
+    """The quotas of the namespace by name; none if the operator may not read them."""
     blocked: Waiting | None = None
     """Why an object could not be created or changed at the last attempt."""
     template_rejection: str = ""

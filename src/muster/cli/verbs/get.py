@@ -199,6 +199,9 @@ class _View:
         if job.status == PENDING:
             debug_once = partial(note_once, level="debug")
             explanation = explain.explain_pods(self.client, job.name, pods, moment, debug_once)
+            explanation = explain.with_quota_place(
+                self.client, explanation, job_object, moment, debug_once
+            )
             # The place has its own row.
             reason = job.reason or explanation.reason or explanation.text
             job = replace(job, reason=reason)

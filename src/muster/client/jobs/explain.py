@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import CONFIG_MAPS
-from kubekit.objects.meta import Key, timestamp
+from kubekit.objects.meta import Key, read_timestamp, timestamp
 from kubekit.request_errors import Forbidden
 from muster.client import ignore
 from muster.client.jobs import lookup
@@ -20,9 +20,12 @@ from muster.client.logs.last_lines import summary_with_last_lines
 from muster.contract import waiting_line_format
 from muster.contract.gang_dialects import DIALECT_BY_NAME, gang_named_by
 from muster.contract.job_explanation import EMPTY, RUNS, WAITS, JobExplanation, explain_job
+from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.scheduler_rights import NAMES
 from muster.contract.unserved_fields import is_ours, of_gang, of_job, told_once
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
+from muster.jobs.job_status import QUOTA_EXCEEDED
+from muster.jobs.quota_line import place_of, standing
 from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
@@ -32,8 +35,10 @@ if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.meta import HasMetadata
     from muster.client import Notify
+    from muster.client.jobs.lookup import FoundJob
     from muster.contract.gang import GangKey
     from muster.jobs.job import SchedulingPolicy
+    from muster.jobs.quota_line import Standing
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
 
@@ -55,6 +60,7 @@ def explain(
     explanation = _with_reasons(explanation, job.headline, job.instances)
     policy = job_or_pod.scheduling_policy
     explanation = _with_not_served(client, explanation, pods, policy, notify=notify)
+    explanation = with_quota_place(client, explanation, job_or_pod, now, notify)
     if explanation.place and job.preempted:
         explanation = replace(explanation, text=f"{job.preempted}; {explanation.text}")
     return replace(
@@ -92,6 +98,42 @@ def _with_reasons(
     # The waiting line says more about a gang in it than the reasons of single pods do.
     keep = explanation.place or reason in explanation.text
     return replace(explanation, text=explanation.text if keep else reason, members=members)
+
+
+def with_quota_place(
+    client: BlockingClient,
+    explanation: JobExplanation,
+    job: FoundJob,
+    now: datetime,
+    notify: Notify = ignore,
+) -> JobExplanation:
+    """The explanation with the job's place in the line of a quota, if it stands in one."""
+    if standing(job.kind.kind, job.raw) is None:
+        return explanation
+    try:
+        line = _quota_line(client, job.key.namespace)
+    except Forbidden as error:
+        notify(f"places in line are not shown: {error}")
+        return explanation
+    place = place_of(line, job.uid)
+    if place is None:
+        return explanation
+    return replace(
+        explanation,
+        place=place.place,
+        in_line=place.of,
+        quota=place.wait.name,
+        since=timestamp(read_timestamp(place.wait.since) or now),
+        priority=place.wait.priority,
+        code=QUOTA_EXCEEDED,
+    )
+
+
+def _quota_line(client: BlockingClient, namespace: str) -> list[Standing]:
+    """The jobs of a namespace that wait for its quotas, as far as the user may read jobs."""
+    query = lookup.KindQuery(JOB_KINDS, lambda kind: client.list(kind, namespace, page=0).items)
+    found = (standing(kind.kind, raw) for kind, items in query.results for raw in items)
+    return sorted(row for row in found if row is not None)
 
 
 def _with_not_served(

@@ -207,14 +207,20 @@ def _resources(roles: list[ReplicaSpec], size: int, priorities: Mapping[str, int
         for replica_spec in order:
             counted = min(replica_spec.count, left)
             left -= counted
-            for name, amount in quantity.sum_resources(_requests(replica_spec)).items():
+            for name, amount in quantity.sum_resources(requests_of(replica_spec)).items():
                 sums[name] += amount * counted
     except InvalidQuantity:
         return {}  # The API server rejects the pods with a better message.
     return {name: f"{n}m" if name == "cpu" else str(n) for name, n in sorted(sums.items()) if n}
 
 
-def _requests(replica_spec: ReplicaSpec) -> list[Raw]:
+def requests_of(replica_spec: ReplicaSpec) -> list[Raw]:
     """The requests of each container; as in Kubernetes, a limit is also a request if none is."""
     rows = [container.get("resources") or {} for container in replica_spec.spec["containers"]]
     return [{**(row.get("limits") or {}), **(row.get("requests") or {})} for row in rows]
+
+
+def limits_of(replica_spec: ReplicaSpec) -> list[Raw]:
+    """The limits of each container."""
+    rows = [container.get("resources") or {} for container in replica_spec.spec["containers"]]
+    return [row.get("limits") or {} for row in rows]

@@ -22,10 +22,17 @@ from msgspec.structs import replace
 
 from muster.jobs import pod_status
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE, Job
-from muster.jobs.job_status import JobStatus, Waiting, status_change
+from muster.jobs.job_status import QUOTA_EXCEEDED, JobStatus, Waiting, status_change
 from muster.jobs.unknown_fields import summary, unknown_fields_of_spec
 from muster.operator.build import gang
-from muster.operator.decide import job_conditions, job_end, owned_objects, pod_failure, restarts
+from muster.operator.decide import (
+    job_conditions,
+    job_end,
+    owned_objects,
+    pod_failure,
+    quota_turn,
+    restarts,
+)
 from muster.operator.decide.job_outcome import assess
 from muster.operator.decide.owned_objects import delete_group_objects, event_of_deletion
 from muster.operator.decision_types import (
@@ -134,8 +141,7 @@ def _decide_active(
     outdated = owned_objects.outdated_pods(updated, observed_after)
     observed_after = _with_deletions(observed_after, outdated, now)
     missing = owned_objects.without_pod(wanted, observed_after)
-    delay = restarts.waiting_for_backoff(job, status, missing, now)
-    delay = delay or terminating_pods(wanted, observed_after)
+    delay = _delay(updated, wanted, missing, observed_after, settings, now)
     after, problems = explain(job, status, pods, observed, delay)
     return [
         *adopted,
@@ -184,6 +190,24 @@ def _accept(
     if before.condition("Created") is None:
         events += gang.warnings(job, observed, settings)
     return status, events
+
+
+def _delay(
+    job: Job,
+    wanted: list[Replica],
+    missing: list[Replica],
+    observed: Observed,
+    settings: Settings,
+    now: datetime,
+) -> Waiting | None:
+    """Why missing pods are not created yet."""
+    if quota := quota_turn.wait_for_quota(job, missing, observed, settings, now):
+        return quota
+    delay = restarts.waiting_for_backoff(job, job.status, missing, now)
+    delay = delay or terminating_pods(wanted, observed)
+    if delay is None and quota_turn.is_asking(job, missing, observed):
+        return job.status.waiting
+    return delay
 
 
 def _with_started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:
@@ -255,7 +279,8 @@ def explain(
 
     `delay` is the reason why the operator does not create some pods yet.
     """
-    if waiting := _before_creation(job, observed):
+    in_line = delay is not None and delay.reason == QUOTA_EXCEEDED
+    if waiting := _before_creation(job, observed, delay if in_line else None):
         # A taken name may need a person, so it gets an event.
         is_new = waiting.reason == NAME_TAKEN and waiting != status.waiting
         return replace(status, waiting=waiting), [_warning(waiting)] if is_new else []
@@ -285,7 +310,7 @@ def terminating_pods(wanted: Iterable[Replica], observed: Observed) -> Waiting |
     return Waiting("Terminating", f"waits for pod {first.name}{others} to end{cause}")
 
 
-def _before_creation(job: Job, observed: Observed) -> Waiting | None:
+def _before_creation(job: Job, observed: Observed, quota: Waiting | None) -> Waiting | None:
     """Why pods cannot be created."""
     if observed.of_former_job:
         count = len(observed.of_former_job)
@@ -293,9 +318,7 @@ def _before_creation(job: Job, observed: Observed) -> Waiting | None:
         return Waiting("FormerJob", f"waits for {pods} of the former job {job.name} to end")
     if not job.total:
         return Waiting("NoReplicas", "every role has 0 replicas: there is nothing to run")
-    if observed.quota_refusal:
-        return Waiting("QuotaExceeded", observed.quota_refusal)
-    return observed.blocked
+    return quota or observed.blocked
 
 
 def _for_a_node(pods: Sequence[Pod]) -> Waiting | None:

@@ -30,7 +30,7 @@ from muster.operator.build.dialect_choice import has_marks_of
 from muster.operator.build.gang import gang_of
 from muster.operator.build.labels import owner_reference, owner_rows, role_of
 from muster.operator.build.pods import pod_manifest
-from muster.operator.decide import job_conditions, restarts
+from muster.operator.decide import job_conditions, quota_turn, restarts
 from muster.operator.decide.pod_failure import ever_started
 from muster.operator.decision_types import Action, Create, Delete, EmitEvent, Patch, Requeue
 from muster.operator.frameworks import framework_of
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 SERVICE_SHOWN_AFTER = 1.0
 """Seconds after which a patched service is surely in the informer; usually it is there sooner."""
 QUOTA_PAUSE = 15.0
-"""Seconds without new pods of a job after a quota refused one."""
+"""Seconds without new pods of a job after a quota refused one, unless the quota has room sooner."""
 BATCH = 250
 """Services or pods created per reconcile, so that other jobs get their turn beside a large one."""
 _MAX_REPORTED = 8
@@ -76,7 +76,7 @@ def without_pod(wanted: list[Replica], observed: Observed) -> list[Replica]:
 def create_missing(
     job: Job, missing: list[Replica], observed: Observed, settings: Settings, now: datetime
 ) -> list[Action]:
-    """The objects to create or change, in order; pods come last."""
+    """The objects to create or change, in order; pods come last, unless a quota has no room."""
     framework = framework_of(job)
     gang = gang_of(job, observed, settings)
     hosts = addresses_of(job, observed, settings)
@@ -87,7 +87,7 @@ def create_missing(
         *_record_ports(job, observed, hosts),
         *ensure_group_object(job, observed, gang),
     ]
-    if observed.quota_refusal:
+    if quota_turn.wait_for_quota(job, missing, observed, settings, now):
         return [*before_pods, *_free_quota(observed, gang)]
     if len(new_services) > BATCH or host_ports.lacks_ports(job, observed, settings):
         # Every pod's configuration names the ports of all replicas. So pods are created at the next
@@ -102,7 +102,9 @@ def create_missing(
         framework.add_to_pod(manifest, replica, hosts)
         _record_size(job, manifest)
         created.append(Create(PODS, manifest))
-    return [*before_pods, *created, *later, *([Requeue(0.0)] if len(due) > BATCH else ())]
+    # A job in the line of a quota leaves it once its pods exist: the next one then has its turn.
+    more = len(due) > BATCH or (created and quota_turn.is_asking(job, missing, observed))
+    return [*before_pods, *created, *later, *([Requeue(0.0)] if more else ())]
 
 
 def surplus_pods(job: Job, wanted: list[Replica], observed: Observed) -> list[Pod]:
@@ -186,7 +188,8 @@ def _free_quota(observed: Observed, gang: Gang) -> list[Action]:
     Otherwise two jobs could each hold half of the quota and wait forever for the other half.
     """
     pods = unscheduled_pods(observed) if gang.dialect != "none" else []
-    return [*delete_pods(pods), Requeue(QUOTA_PAUSE)]
+    # A job behind others is woken when it is its turn.
+    return [*delete_pods(pods), *([Requeue(QUOTA_PAUSE)] if observed.quota_refusal else ())]
 
 
 def outdated_pods(job: Job, observed: Observed) -> list[Pod]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from kubekit.objects.kinds import PODS, PRIORITY_CLASSES, SERVICES, Kind
+from kubekit.objects.kinds import PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, SERVICES, Kind
 from kubekit.objects.meta import Key, ObjectMeta, Raw, key_of
 from kubekit.telemetry import metrics
 from kubekit.watch.informer import AnyVersionInformer, Informer
@@ -24,7 +24,7 @@ from muster.contract.gang_dialects import GROUP_KIND_BY_RESOURCE
 from muster.contract.job_kinds import JOB_KIND_BY_NAME, JOB_KINDS
 from muster.contract.operator_rights import OWNED
 from muster.contract.pod_groups import NATIVE_POD_GROUPS
-from muster.jobs import names, pod_status
+from muster.jobs import names, pod_status, quota_line
 from muster.operator.build.host_ports import HOST_PORT_ANNOTATION
 from muster.operator.decision_types import Observed, with_deletions
 
@@ -33,14 +33,18 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kubekit.client.client import Client
-    from kubekit.objects.core import Pod, PriorityClass, Service
+    from kubekit.objects.core import Pod, PriorityClass, ResourceQuota, Service
     from kubekit.watch.informer_cache import Change
     from muster.jobs.job import Job
+    from muster.jobs.quota_line import Standing
     from muster.operator.observe.own_writes import OwnWrites
 
 
 JOBS = metrics.counter("jobs_total", "Jobs by kind and event.", "namespace", "kind", "event")
-OWNER, _LABEL = "owner", "label"
+IN_LINE = metrics.gauge(
+    "jobs_waiting_for_quota", "Jobs in the lines of ResourceQuotas.", "namespace"
+)
+OWNER, _LABEL, _WAITS = "owner", "label", "waits"
 _KINDS = {job_kind.operator: kind for kind, job_kind in JOB_KIND_BY_NAME.items()}
 
 
@@ -66,7 +70,14 @@ class Informers:
             )
 
         self.jobs: dict[str, Informer[Raw]] = {
-            kind.kind: Informer(client, kind, namespace, optional=True) for kind in JOB_KINDS
+            kind.kind: Informer(
+                client,
+                kind,
+                namespace,
+                indexes={_WAITS: partial(_waits_in, kind.kind)},
+                optional=True,
+            )
+            for kind in JOB_KINDS
         }
         self.pods: Informer[Pod] = labelled(PODS, optional=False)
         self.services: Informer[Service] = labelled(SERVICES, optional=False)
@@ -82,6 +93,14 @@ class Informers:
         }
         # Decisions do not wait for this informer: it only refines the order in `minResources`.
         self.priorities: Informer[PriorityClass] = Informer(client, PRIORITY_CLASSES, optional=True)
+        # Nor for this one: without it, jobs that a quota refused ask again after a while.
+        self.quotas: Informer[ResourceQuota] = Informer(
+            client,
+            RESOURCE_QUOTAS,
+            namespace,
+            indexes={_WAITS: lambda quota: [quota.metadata.namespace]},
+            optional=True,
+        )
 
     def informers(self) -> list[Informer[Any]]:
         """The informers that must have synced before the first decision."""
@@ -89,7 +108,7 @@ class Informers:
 
     def missing_rights(self) -> str:
         """The rights that the operator lacks for some jobs only, for its health page."""
-        informers = (*self.informers(), self.priorities)
+        informers = (*self.informers(), self.priorities, self.quotas)
         return "; ".join(sorted({str(i.refused) for i in informers if i.refused is not None}))
 
     def connect(self, own_writes: OwnWrites, wake: Callable[[JobRef], None]) -> None:
@@ -99,7 +118,9 @@ class Informers:
         so they wake no job.
         """
         for kind, informer in self.jobs.items():
+            informer.subscribe(partial(self._line_changed, kind, wake))
             informer.subscribe(partial(_job_changed, kind, own_writes, wake))
+        self.quotas.subscribe(partial(self._quota_changed, own_writes, wake))
         for owned in self._owned.values():
             owned.subscribe(partial(_owned_object_changed, owned.kind, own_writes, wake))
 
@@ -153,6 +174,8 @@ class Informers:
             leftovers=self._leftovers(label),
             served_dialects=frozenset(served),
             quota_refusal=own_writes.quota_refusal(uid),
+            quota_line=tuple(row for row in self.quota_line(job.namespace) if row.uid != uid),
+            quotas={row.metadata.name: row for row in self.quotas.by(_WAITS, job.namespace)},
             blocked=writes.blocked,
             preemption=writes.preemption,
             reported_exits=writes.reported_exits,
@@ -160,6 +183,54 @@ class Informers:
             is_new=not writes.started,
             priorities={row.metadata.name: row.value for row in self.priorities.all()},
         )
+
+    def quota_line(self, namespace: str) -> list[Standing]:
+        """The jobs of a namespace that wait for a quota, in order."""
+        found = (
+            quota_line.standing(kind, raw)
+            for kind, informer in self.jobs.items()
+            for raw in informer.by(_WAITS, namespace)
+        )
+        return sorted(row for row in found if row is not None)
+
+    def _line_changed(self, kind: str, wake: Callable[[JobRef], None], change: Change[Raw]) -> None:
+        """Whoever has the turn now that this job left the line, or needs less, may ask."""
+        before, after = (
+            quota_line.standing(kind, raw) if raw is not None else None
+            for raw in (change.old, change.new)
+        )
+        if before == after:
+            return
+        namespace = key_of(change.current).namespace
+        line = self.quota_line(namespace)
+        if line:
+            IN_LINE.labels(namespace).set(len(line))
+        elif before is not None:
+            IN_LINE.remove(namespace)
+        if before is not None:
+            for row in quota_line.unblocked(line):
+                wake(JobRef(row.kind, row.key))
+
+    def _quota_changed(
+        self,
+        own_writes: OwnWrites,
+        wake: Callable[[JobRef], None],
+        change: Change[ResourceQuota],
+    ) -> None:
+        """A quota may have room for those who have the turn, or allow more or less than before."""
+        metadata, before, quota = change.current.metadata, change.old, change.new
+        line = self.quota_line(metadata.namespace)
+        first = {row.uid for row in quota_line.unblocked(line)}
+        is_other = before is None or quota is None or before.spec.hard != quota.spec.hard
+        for row in line:
+            if row.wait.name != metadata.name:
+                continue
+            fits = quota is None or quota_line.has_room(
+                row.wait, quota.spec.hard, quota.status.used
+            )
+            may_ask = row.uid in first and fits and own_writes.quota_has_room(row.uid)
+            if may_ask or is_other:
+                wake(JobRef(row.kind, row.key))
 
     def _objects_of(self, job: Job, own_writes: OwnWrites) -> dict[tuple[str, str], Raw]:
         objects: dict[tuple[str, str], Raw] = {}
@@ -202,6 +273,12 @@ def count_job_event(job: Job, reason: str) -> None:
     event = reason.removeprefix(job.kind)
     if event != reason or reason == "InvalidSpec":
         JOBS.labels(job.namespace, job.kind, event).inc()
+
+
+def _waits_in(kind: str, raw: Raw) -> list[str]:
+    """The namespace of a job that stands in the line of a quota."""
+    row = quota_line.standing(kind, raw)
+    return [row.key.namespace] if row is not None else []
 
 
 def undecoded(kind: Kind[Any]) -> Kind[Raw]:

@@ -38,6 +38,10 @@ class JobWrites:
     deleted: dict[str, float] = field(default_factory=dict)
     job: tuple[float, Raw] | None = None
     quota_refusal: tuple[float, str] = (0.0, "")
+    quota_hurried: bool = False
+    """Whether the pause ended early, because the quota had room by its numbers."""
+    quota_patient: bool = False
+    """Whether that was in vain, so that this pause does not end early."""
     blocked: Waiting | None = None
     """Why an object that the job needs cannot be created."""
     template_rejection: tuple[int, str] = (0, "")
@@ -84,7 +88,23 @@ class OwnWrites:
 
     def record_quota_refusal(self, job: str, message: str) -> None:
         """Remember that a quota refused a pod; none is created for a while."""
-        self.of(job).quota_refusal = (self._clock() + QUOTA_PAUSE, message)
+        writes = self.of(job)
+        if not self.quota_refusal(job):  # the first of several pods
+            writes.quota_patient, writes.quota_hurried = writes.quota_hurried, False
+        writes.quota_refusal = (self._clock() + QUOTA_PAUSE, message)
+
+    def quota_has_room(self, job: str) -> bool:
+        """End the pause after a refusal. Returns whether the job may ask now.
+
+        That is not so twice in a row: a refused gang gives back what it got, which looks like room,
+        and the server may count more for a pod than its manifest says.
+        """
+        if self.quota_refusal(job):
+            if self.read(job).quota_patient:
+                return False
+            writes = self.of(job)
+            writes.quota_hurried, writes.quota_refusal = True, (0.0, "")
+        return True
 
     def quota_refusal(self, job: str) -> str:
         until, message = self.read(job).quota_refusal

@@ -22,6 +22,7 @@ import asyncio
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -32,7 +33,7 @@ from kubekit.request_errors import ApiError, Unreachable
 from kubekit.rights import READ, MissingRight, rule
 from muster.contract import exported_models, waiting_line_format
 from muster.contract.job_kinds import JOB_KINDS
-from muster.jobs import names
+from muster.jobs import names, quota_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -112,7 +113,12 @@ LINE = Source(
     fields=f"metadata.name={waiting_line_format.CONFIG_MAP}",
 )
 JOBS: dict[str, Source[Raw]] = {
-    kind.kind: Source(kind, lambda job: ("jobs", f"job:{key_of(job)}")) for kind in JOB_KINDS
+    kind.kind: Source(
+        kind,
+        lambda job: ("jobs", f"job:{key_of(job)}"),
+        room=partial(quota_line.standing, kind.kind),
+    )
+    for kind in JOB_KINDS
 }
 """By kind: `TFJob`, `MPIJob`, …"""
 MODELS = Source(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import key_of
 from muster.jobs.view.instance import gpus_of_limits
-from muster.web.cluster.watched_objects import EVENTS, LINE, NODES, PODS
+from muster.web.cluster.watched_objects import EVENTS, JOBS, LINE, NODES, PODS
 from muster.web.context import cluster_of, page
 from muster.web.views import guarded
 from muster.web.views.cluster_map import ClusterMap, MapQuery, cluster_map
@@ -41,11 +41,15 @@ async def show_line(request: web.Request) -> web.Response:
     pod_informer, line_informer = await asyncio.gather(
         cluster.informer(PODS), cluster.optional_informer(LINE)
     )
+    job_informers = await asyncio.gather(*map(cluster.optional_informer, JOBS.values()))
     pods, now = tuple(pod_informer.all()), datetime.now(UTC)
     line = published(line_informer.all())
+    jobs = [
+        (kind, job) for kind, found in zip(JOBS, job_informers, strict=True) for job in found.all()
+    ]
 
     def view() -> LineView:
-        return line_view(pods, line, cluster.looks(pods), now)
+        return line_view(pods, line, cluster.looks(pods), now, jobs)
 
     return await page(request, "line.html", view, shared=True)
 

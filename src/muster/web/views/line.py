@@ -1,4 +1,4 @@
-"""The line: who waits, why and for what; who holds room; who was placed a moment ago.
+"""The line: who waits, why and for what; who waits for a quota; who holds room; who was placed.
 
 The scheduler publishes its line in order. Pods without a node that are in no row of it (of another
 scheduler, held back by a gate, or just created) follow, with the words of `arena explain`.
@@ -17,6 +17,7 @@ from kubekit.objects.meta import read_timestamp
 from kubekit.objects.quantity import format_amount
 from muster.contract import waiting_line_format
 from muster.contract.job_explanation import explain_job
+from muster.jobs.quota_line import standing
 from muster.jobs.view.units import count, named_or_counted, natural_order
 from muster.web.views import NOT_SHOWN, guarded, row_of
 from muster.web.views.node_room import HoldRow, hold_rows
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kubekit.objects.core import ConfigMap, Pod
+    from kubekit.objects.meta import Raw
     from muster.contract.waiting_line_format import HeldRoom, WaitingGang
+    from muster.jobs.quota_line import Standing
 
 RECENT = timedelta(minutes=10)
 MAX_ROWS, MAX_PLACED, MAX_HOLDERS = 200, 20, 3
@@ -113,22 +116,48 @@ class PlacedRow(msgspec.Struct, frozen=True):
     waited: float
 
 
+class QuotaRow(msgspec.Struct, frozen=True):
+    """A job that stands in the line of a ResourceQuota: it has no pods, or not all."""
+
+    place: int
+    owner: Owner
+    look: str
+    initials: str
+    quota: str
+    needs: str
+    priority: int
+    since: datetime | None
+    waited: float
+
+
 class LineView(msgspec.Struct, frozen=True):
     rows: tuple[LineRow, ...]
     total: int
     in_line: int
+    quotas: tuple[QuotaRow, ...]
+    in_quotas: int
     holds: tuple[HoldRow, ...]
     placed: tuple[PlacedRow, ...]
     minutes: int
 
 
-def line_view(pods: Sequence[Pod], line: PublishedLine, looks: Looks, now: datetime) -> LineView:
+def line_view(
+    pods: Sequence[Pod],
+    line: PublishedLine,
+    looks: Looks,
+    now: datetime,
+    jobs: Iterable[tuple[str, Raw]] = (),
+) -> LineView:
+    """`jobs`: the jobs as the server has them, each with its kind."""
     owners = GangOwners(pods)
     rows = line_rows(line.gangs, owners, looks, now)
+    quotas = quota_rows(jobs, looks, now)
     return LineView(
         rows=_with_holders(rows[:MAX_ROWS], line.gangs, pods),
         total=len(rows),
         in_line=len(line.gangs),
+        quotas=quotas[:MAX_ROWS],
+        in_quotas=len(quotas),
         holds=hold_rows(line.holds, owners, looks),
         placed=_placed(pods, looks, now),
         minutes=int(RECENT.total_seconds()) // 60,
@@ -150,6 +179,38 @@ def line_rows(
             make = partial(_unpublished, owner, pods, looks, now)
             rows.append(guarded(make, partial(_not_shown, owner), owner))
     return tuple(rows)
+
+
+def quota_rows(
+    jobs: Iterable[tuple[str, Raw]], looks: Looks, now: datetime
+) -> tuple[QuotaRow, ...]:
+    """The jobs that wait for a quota, by namespace and quota, each line in order."""
+    lines: dict[tuple[str, str], list[Standing]] = {}
+    for kind, job in jobs:
+        with row_of(kind):
+            if (row := standing(kind, job)) is not None:
+                lines.setdefault((row.key.namespace, row.wait.name), []).append(row)
+    return tuple(
+        _in_quota(place, row, looks, now)
+        for _, line in sorted(lines.items())
+        for place, row in enumerate(sorted(line), start=1)
+    )
+
+
+def _in_quota(place: int, row: Standing, looks: Looks, now: datetime) -> QuotaRow:
+    owner = Owner(row.key.namespace, row.kind, row.key.name)
+    since = read_timestamp(row.wait.since)
+    return QuotaRow(
+        place=place,
+        owner=owner,
+        look=looks.of(owner),
+        initials=initials(owner.name),
+        quota=row.wait.name,
+        needs=", ".join(f"{amount} {name}" for name, amount in row.wait.needs.items()),
+        priority=row.wait.priority,
+        since=since,
+        waited=_seconds(since, now),
+    )
 
 
 def _not_shown(owner: Owner, place: int = 0) -> LineRow:

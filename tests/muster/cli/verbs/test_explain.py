@@ -154,3 +154,31 @@ def test_fields_without_effect_are_named_once_from_the_job_and_from_its_group(
     assert len(explained(scene)["notServed"]) == 2
     worker["spec"]["schedulerName"] = "volcano"  # which may serve it
     assert explained(scene)["notServed"] == []
+
+
+def refused(name: str, age: int, priority: int = 0) -> Raw:
+    """A job that waits for the quota `team`."""
+    raw = condition(job("TFJob", name, {"Worker": 1}, age=age), "Created")
+    quota = {"name": "team", "needs": {"pods": "1"}, "priority": priority, "since": ago(60)}
+    raw["status"]["waiting"] = {"reason": "QuotaExceeded", "message": "no room", "quota": quota}
+    return raw
+
+
+def test_get_and_explain_show_the_place_in_the_line_of_a_quota(scene: Scene) -> None:
+    jobs = [refused("j", 80), refused("old", 90), refused("young", 70), refused("high", 10, 5)]
+    scene.objects = {"tfjobs": jobs, "pods": [], "configmaps": []}
+    place = "3rd of 4 in the line of the quota team, for 1m"
+
+    assert f"Line:        {place}\n" in scene.arena("get", "j")[1]
+    out = scene.arena("explain", "j")[1].splitlines()
+    assert out[2:] == ["Why:       no room", f"Line:      {place}", "Priority:  0"]
+    assert (explained(scene)["quota"], explained(scene)["code"]) == ("team", "QuotaExceeded")
+
+
+def test_a_place_that_somebody_else_wrote_into_a_status_breaks_nothing(scene: Scene) -> None:
+    raw, other = refused("j", 80), refused("old", 90)
+    raw["status"]["waiting"]["quota"]["since"] = "yesterday"
+    other["status"]["waiting"]["quota"] = {"name": 7, "needs": "many"}
+    scene.objects = {"tfjobs": [raw, other], "pods": [], "configmaps": []}
+
+    assert "1st of 1 in the line of the quota team" in scene.arena("get", "j")[1]

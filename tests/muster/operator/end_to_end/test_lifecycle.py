@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from kubekit.objects.kinds import (
     POD_DISRUPTION_BUDGETS,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     SERVICES,
     Kind,
 )
@@ -169,12 +171,11 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
 ) -> None:
     monkeypatch.setattr(own_writes, "QUOTA_PAUSE", 1.0)
     monkeypatch.setattr(owned_objects, "QUOTA_PAUSE", 1.0)
-    quotas = Kind("", "v1", "resourcequotas", "ResourceQuota", TFJOBS.model)
     quota = {"metadata": {"name": "q", "namespace": ns}, "spec": {"hard": {"pods": "2"}}}
-    await client.create(quotas, quota)
+    await client.create(RESOURCE_QUOTAS, quota)
 
     async def counted() -> bool:
-        return "used" in (await client.get(quotas, Key(ns, "q"))).get("status", {})
+        return bool((await client.get(RESOURCE_QUOTAS, Key(ns, "q"))).status.used)
 
     await eventually(counted, what="the quota's count")
     async with operating(client):
@@ -187,8 +188,49 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
         await eventually(waiting, what="the quota's words in the job's status")
         await nothing(client, PODS, ns)
 
-        await client.patch(quotas, Key(ns, "q"), {"spec": {"hard": {"pods": "10"}}})
+        await client.patch(RESOURCE_QUOTAS, Key(ns, "q"), {"spec": {"hard": {"pods": "10"}}})
         assert await pods(client, ns, 3) == ["j-ps-0", "j-worker-0", "j-worker-1"]
+
+
+async def test_jobs_over_a_quota_stand_in_line_and_the_first_starts_as_soon_as_there_is_room(
+    client: Client, ns: str
+) -> None:
+    high = f"{ns}-high"
+    await client.create(PRIORITY_CLASSES, {"metadata": {"name": high}, "value": 1000})
+    quota = {"metadata": {"name": "q", "namespace": ns}, "spec": {"hard": {"pods": "3"}}}
+    await client.create(RESOURCE_QUOTAS, quota)
+
+    async def counted() -> bool:
+        return "pods" in (await client.get(RESOURCE_QUOTAS, Key(ns, "q"))).status.used
+
+    async def needs(name: str) -> Raw:
+        waiting = (await client.get(TFJOBS, Key(ns, name))).get("status", {}).get("waiting") or {}
+        found: Raw = waiting.get("quota", {}).get("needs") or {}
+        return found
+
+    async def submit(name: str, priority: str = "") -> None:
+        job = tfjob(ns, name)
+        job["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": priority}}
+        await client.create(TFJOBS, job)
+
+    await eventually(counted, what="the quota's count")
+    async with operating(client):
+        await submit("a")
+        await pods(client, ns, 3)
+        for name, priority in (("old", ""), ("young", ""), ("urgent", high)):
+            await submit(name, priority)
+            await eventually(partial(needs, name), what=f"the place of {name} in line")
+        assert await needs("urgent") == {"pods": "3"}
+
+        for done, started in (("a", "urgent"), ("urgent", "old"), ("old", "young")):
+            await client.delete(TFJOBS, Key(ns, done), propagation="Background")
+
+            async def has_started(name: str = started) -> bool:
+                names = [pod.metadata.name for pod in (await client.list(PODS, ns)).items]
+                return sum(row.startswith(f"{name}-") for row in names) == 3
+
+            # Sooner than by asking again and again: the quota says when it has room.
+            await eventually(has_started, what=f"the pods of {started}")
 
 
 async def test_a_class_that_a_quota_forbids_is_refused_with_the_quotas_words(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from kubekit.objects.meta import Raw
 from muster.contract.waiting_line_format import HeldRoom, WaitingGang
 from muster.scheduler.decisions import reasons
 from muster.web import render
@@ -54,6 +55,38 @@ def test_a_gang_says_its_place_why_what_is_short_and_who_has_it() -> None:
     assert row.members == "2 pods without a node; starts with 2"
     assert (row.waited, row.since) == (240.0, NOW - timedelta(minutes=4))
     assert '<a href="/jobs/default/TFJob/llama">llama</a>' in html(show(LLAMA))
+
+
+def refused(name: str, minute: int, priority: int = 0, quota: str = "team") -> Raw:
+    wait = {"name": quota, "needs": {"requests.nvidia.com/gpu": "4"}, "priority": priority}
+    wait["since"] = f"2026-01-01T23:{minute}:00Z"
+    created = {"creationTimestamp": f"2026-01-01T23:{minute}:00Z"}
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": name, **created},
+        "status": {"waiting": {"reason": "QuotaExceeded", "quota": wait}},
+    }
+
+
+def test_jobs_that_wait_for_a_quota_are_shown_in_their_order() -> None:
+    jobs = [refused("young", 50), refused("old", 40), refused("high", 55, 9)]
+    broken = refused("broken", 30)
+    broken["status"]["waiting"]["quota"] = {"name": 1, "needs": []}
+    others = [refused("other", 30, quota="z"), broken]
+
+    view = line_view(
+        (), PublishedLine(), Looks(), NOW, [("TFJob", job) for job in (*jobs, *others)]
+    )
+
+    assert [(row.quota, row.place, row.owner.name) for row in view.quotas] == [
+        ("team", 1, "high"),
+        ("team", 2, "old"),
+        ("team", 3, "young"),
+        ("z", 1, "other"),
+    ]
+    assert (view.quotas[1].needs, view.quotas[1].waited) == ("4 requests.nvidia.com/gpu", 1200.0)
+    text = html(view)
+    assert '<a href="/jobs/default/TFJob/old">old</a>' in text
+    assert "Nobody waits" not in text
 
 
 def test_of_several_short_resources_the_one_that_somebody_has_is_shown() -> None:
