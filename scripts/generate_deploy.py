@@ -56,7 +56,7 @@ def files() -> dict[Path, str]:
     """Every generated file and its text."""
     return {
         ROOT / "deploy" / "muster.yaml": _plain_manifests(),
-        CHART / "crds" / "crds.yaml": crds.as_yaml(),
+        CHART / "crds" / "crds.yaml": crds.as_yaml(crds.load_all()),
         CHART / "values.schema.json": _values_schema(),
         CHART / "templates" / "_rules.tpl": _chart_rules(),
         CHART / "templates" / "admission.yaml": _chart_policy(),

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Lease
 
 
-LEASES_OF = {"default-scheduler": ("kube-scheduler",)}
+DEFAULT_SCHEDULER = "default-scheduler"
+"""The cluster's own scheduler, which every cluster has."""
+LEASES_OF = {DEFAULT_SCHEDULER: ("kube-scheduler",)}
 """The lease names of schedulers whose lease is not named like themselves.
 
 Volcano's lease is `volcano` (commit 04d59659), Koordinator's `koord-scheduler` (15d48f35). Others

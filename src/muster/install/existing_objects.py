@@ -7,28 +7,46 @@ be wrong.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from kubekit.client import discovery
 from kubekit.client.request import Request
-from kubekit.objects.kinds import ADMISSION_POLICIES, CRDS, DEPLOYMENTS, LEASES, NAMESPACES
+from kubekit.objects.kinds import (
+    ADMISSION_POLICIES,
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    POD_DISRUPTION_BUDGETS,
+    SERVICES,
+    Kind,
+)
 from kubekit.objects.meta import Key, Raw
 from kubekit.request_errors import Forbidden, NotFound
+from muster.install import installed_values
 from muster.install.other_systems import (
     OtherSystem,
     deployed_schedulers,
     other_operators,
 )
-from muster.install.own_installations import Binding, OwnOperator, own_operators, read_bindings
+from muster.install.own_installations import (
+    LABELS,
+    Binding,
+    OwnOperator,
+    own_operators,
+    read_bindings,
+)
 
 if TYPE_CHECKING:
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.client.request import Response
-    from kubekit.objects.kinds import Kind
+    from muster.install.objects.values import Values
 
 
 class Reader:
@@ -54,6 +72,20 @@ def words_for(kind: Kind[Any], key: Key | None = None) -> str:
     return kind.resource if key is None else f"{kind.resource} {key}"
 
 
+NETWORK_POLICIES = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", dict)
+OF_VALUES = (DEPLOYMENTS, CONFIG_MAPS, SERVICES, POD_DISRUPTION_BUDGETS, NETWORK_POLICIES)
+"""The kinds whose objects tell the values of an installation."""
+
+
+class Installed(NamedTuple):
+    """The installation that is in a namespace already."""
+
+    values: Values | None
+    """None: there is none."""
+    unread: tuple[str, ...] = ()
+    """What the user may not list in the namespace."""
+
+
 class Found(msgspec.Struct, frozen=True):
     """The state of a cluster before an installation."""
 
@@ -74,6 +106,22 @@ class Found(msgspec.Struct, frozen=True):
     """Whether the API server has admission policies."""
 
 
+def installed(client: BlockingClient, namespace: str) -> Installed:
+    """The values of the installation in a namespace."""
+    reader = Reader(client)
+    rows = [
+        {**row, "kind": kind.kind}
+        for kind in OF_VALUES
+        for row in reader.list(kind.read_as(dict), namespace, labels=LABELS)
+    ]
+    values = installed_values.read(rows)
+    if values is not None:
+        with contextlib.suppress(NotFound, Forbidden):
+            policies = client.list(ADMISSION_POLICIES[0], labels=LABELS).items
+            values = installed_values.with_policies(values, policies)
+    return Installed(values, tuple(reader.unread))
+
+
 def look(client: BlockingClient, namespace: str, now: datetime, watched: str = "") -> Found:
     """The state of the cluster, for an operator that serves all namespaces or the given one.
 
@@ -83,13 +131,14 @@ def look(client: BlockingClient, namespace: str, now: datetime, watched: str = "
     crds = reader.list(CRDS.read_as(dict))
     deployments = reader.list(DEPLOYMENTS)
     leases = reader.list(LEASES)
+    own = deployments if not reader.unread else [*reader.list(DEPLOYMENTS, namespace), *deployments]
     return Found(
         namespace_exists=_exists(client, namespace),
         crds={crd["metadata"]["name"]: crd for crd in crds},
         operators=other_operators(deployments, leases, now),
         schedulers=deployed_schedulers(deployments),
         leases=tuple(leases),
-        deployments=tuple(row for row in deployments if _is_ours(row, namespace)),
+        deployments=tuple(row for row in own if _is_ours(row, namespace)),
         own_operators=tuple(
             row for row in own_operators(deployments) if row.namespace != namespace
         ),

@@ -24,7 +24,8 @@ import msgspec
 from msgspec.structs import replace
 
 from kubekit.errors import UsageError
-from muster.contract.other_schedulers import ELECTED, find_others, is_alive
+from muster.contract.other_schedulers import DEFAULT_SCHEDULER, ELECTED, find_others, is_alive
+from muster.contract.scheduler_rights import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -148,6 +149,11 @@ def beside_operators(request: Request, found: Found) -> tuple[Values, list[str]]
     if not (values.operator.enabled and found.operators):
         return values, []
     running = ", ".join(map(str, found.operators))
+    if any(row["metadata"]["name"] == "muster-operator" for row in found.deployments):
+        raise UsageError(
+            f"another job operator runs beside Muster's: {running}; both act on the same jobs",
+            hint="Scale it to zero first, or remove Muster's with --scheduler-only.",
+        )
     if request.operator:
         raise UsageError(
             f"another job operator runs: {running}; two operators would act on the same jobs",
@@ -181,3 +187,36 @@ def refuse_schedulers(values: Values, found: Found, now: datetime) -> None:
             "; ".join([*map(str, alive), *deployed]),
             hint="Stop it first, or install with other names: --scheduler-name.",
         )
+
+
+def refuse_unanswered(
+    values: Values, found: Found | None = None, now: datetime | None = None
+) -> None:
+    """Refuse an operator that gives pods to a scheduler that will not be there.
+
+    Without a cluster to look at, only Muster's own name is known to have no other scheduler.
+    """
+    own, names = values.operator, values.scheduler.names
+    if not (own.enabled and values.scheduler.enabled):
+        return
+    given = {
+        "gangSchedulerName": own.gang_scheduler_name,
+        "podSchedulerName": own.pod_scheduler_name,
+    }
+    for field, name in given.items():
+        if not name or name in (*names, DEFAULT_SCHEDULER) or _is_elsewhere(name, found, now):
+            continue
+        raise UsageError(
+            f"the operator gives pods to the scheduler {name} (operator.{field}), and nothing "
+            f"answers to it: Muster's would answer to {', '.join(names)}",
+            hint=f"Add --scheduler-name {name}, or write {{operator: {{{field}: {names[0]}}}}} "
+            "into a file for --values.",
+        )
+
+
+def _is_elsewhere(name: str, found: Found | None, now: datetime | None) -> bool:
+    """Whether a scheduler that this installation does not change answers to a name."""
+    if found is None or now is None:
+        return name != NAMES[0]
+    others = find_others([name], found.leases, now, gone=lambda holder: holder == ELECTED)
+    return bool(others) or any(other.name == name for other in found.schedulers)

@@ -54,6 +54,7 @@ def plan(request: Request, found: Found, now: datetime) -> Plan:
     _refuse_helm(found)
     values, notes = other_systems.beside_operators(request, found)
     other_systems.refuse_schedulers(values, found, now)
+    other_systems.refuse_unanswered(values, found, now)
     values = _with_running_scheduler(values, found, now)
     own, extended, about_crds = _crds(request, found)
     objects, about_policy = _components(values, request.namespace, found)
@@ -69,8 +70,11 @@ def plan(request: Request, found: Found, now: datetime) -> Plan:
 def _with_running_scheduler(values: Values, found: Found, now: datetime) -> Values:
     """The values of an operator that is installed alone, beside a scheduler of Muster's."""
     own, name = values.operator, name_lease(values.operator.gang_scheduler_name)
-    if values.pod_scheduler or not any(
-        lease.metadata.name == name and is_alive(lease, now) for lease in found.leases
+    goes = any(row["metadata"]["name"] == "muster-scheduler" for row in found.deployments)
+    if (
+        values.pod_scheduler
+        or goes
+        or not any(lease.metadata.name == name and is_alive(lease, now) for lease in found.leases)
     ):
         return values
     return replace(values, operator=replace(own, pod_scheduler_name=own.gang_scheduler_name))

@@ -34,6 +34,7 @@ from muster.contract import operator_rights, scheduler_rights
 from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.other_schedulers import LEASE_FIELD_SELECTOR
 from muster.contract.waiting_line_format import CONFIG_MAP, NAMESPACE
+from muster.install.existing_objects import NETWORK_POLICIES
 from muster.install.objects.roles import USER_VERBS
 from muster.install.own_installations import LABELS, Binding, read_bindings, served_namespaces
 from muster.install.plan import HELM
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kubekit.client.blocking_client import BlockingClient
+    from muster.install.objects.values import Values
+    from muster.install.plan import Plan
 
 _RBAC_KINDS = (ROLE_BINDINGS, ROLES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES)
 REMOVED: tuple[Kind[Any], ...] = (
@@ -49,7 +52,7 @@ REMOVED: tuple[Kind[Any], ...] = (
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
     SERVICES,
-    Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", dict),
+    NETWORK_POLICIES,
     CONFIG_MAPS,
     *_RBAC_KINDS,
     SERVICE_ACCOUNTS,
@@ -130,6 +133,27 @@ def find(client: BlockingClient, namespace: str, *, crds: bool) -> Installation:
     kept = () if crds else _needed_by_users(client, found)
     going = [row for row in found if row not in kept]
     return Installation([*going, *records], others, kept)
+
+
+def left_out(client: BlockingClient, namespace: str, before: Values, plan: Plan) -> list[Installed]:
+    """The objects of the installation in a namespace that it has no more after this plan."""
+    wanted = {
+        (row["kind"], row["metadata"].get("namespace", ""), row["metadata"]["name"])
+        for row in plan.objects
+    }
+    gone = {name for name in before.components if name not in plan.values.components}
+    return [
+        row
+        for row in find(client, namespace, crds=False).objects
+        if (row.kind.kind, *row.key) not in wanted and _writer(row) in (None, *gone)
+    ]
+
+
+def _writer(row: Installed) -> str | None:
+    """The component that wrote a record; None for an object that an installation applies."""
+    if row.kind == LEASES:
+        return "operator" if row.key.name == operator_rights.LEASE else "scheduler"
+    return "scheduler" if row.key == Key(NAMESPACE, CONFIG_MAP) else None
 
 
 def _needed_by_users(client: BlockingClient, found: Iterable[Installed]) -> tuple[Installed, ...]:

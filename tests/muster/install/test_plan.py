@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubekit.errors import UsageError
 from kubekit.objects.core import Lease, LeaseSpec
@@ -241,7 +242,56 @@ def test_single_pods_get_our_scheduler_where_it_is_installed_or_runs() -> None:
     assert flag in operator_words(planned(running, alone))
     assert flag not in operator_words(planned(Found(), alone))
     volcano = Values(image="x", operator=OperatorValues(gang_scheduler_name="volcano"))
-    assert "--pod-scheduler-name" not in " ".join(operator_words(planned(Found(), volcano)))
+    beside = Found(leases=(lease("volcano"),))
+    assert "--pod-scheduler-name" not in " ".join(operator_words(planned(beside, volcano)))
+
+
+def test_names_without_the_one_that_the_operator_gives_to_gangs_are_refused() -> None:
+    """Whatever answered to it before is what this installation changes."""
+    volcano = Values(image="x", scheduler=SchedulerValues(names=("volcano",)))
+    before = Found(leases=(lease("muster-scheduler.muster", holder="elected"),))
+
+    for found in (Found(), before):
+        with pytest.raises(UsageError, match="gives pods to the scheduler muster") as refused:
+            planned(found, volcano)
+    assert refused.value.hint == (
+        "Add --scheduler-name muster, or write {operator: {gangSchedulerName: volcano}} into a "
+        "file for --values."
+    )
+    both = replace(volcano, scheduler=SchedulerValues(names=("volcano", "muster")))
+    alone = replace(volcano, operator=OperatorValues(enabled=False))
+    theirs = replace(volcano, operator=OperatorValues(gang_scheduler_name="volcano"))
+    for values in (both, alone, theirs):
+        assert planned(Found(), values).objects
+
+
+def test_an_operator_may_give_gangs_to_a_scheduler_of_another_project() -> None:
+    volcano = Values(image="x", operator=OperatorValues(gang_scheduler_name="volcano"))
+    running = deployed_schedulers([deployment("volcano-scheduler")])
+
+    assert planned(Found(schedulers=running), volcano).objects
+    with pytest.raises(UsageError, match="gives pods to the scheduler volcano"):
+        planned(Found(), volcano)
+    single = Values(image="x", operator=OperatorValues(pod_scheduler_name="default-scheduler"))
+    assert planned(Found(), single).objects
+
+
+def test_an_operator_that_loses_its_scheduler_leaves_single_pods_to_the_cluster() -> None:
+    """The lease of the scheduler that goes is still alive."""
+    row = deployment("muster-scheduler")
+    found = Found(leases=(lease("muster-scheduler.muster"),), deployments=(row,))
+    alone = Values(image="x", scheduler=SchedulerValues(enabled=False))
+
+    assert "--pod-scheduler-name" not in " ".join(operator_words(planned(found, alone)))
+
+
+def test_our_operator_is_not_removed_because_another_one_appeared() -> None:
+    found = Found(operators=RUNNING, deployments=(deployment("muster-operator"),))
+
+    with pytest.raises(UsageError, match="both act on the same jobs") as refused:
+        planned(found)
+
+    assert "--scheduler-only" in refused.value.hint
 
 
 def test_an_administrator_may_decide_that_jobs_are_no_gangs_by_default() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +17,34 @@ from muster.cli.show.progress import StatusLine
 from muster.cli.verb_groups import now as clock
 from muster.cli.verb_table import Tracebacks
 from muster.contract.gang import RESTART_SCOPES
+from muster.jobs.view.units import count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kubekit.client.blocking_client import BlockingClient
+    from muster.install.existing_objects import Installed
     from muster.install.objects.values import Values
-    from muster.install.plan import Plan
+    from muster.install.plan import Plan, Request
+    from muster.install.removal import Installed as Removed
 
 
 @click.command(name="install")
-@click.option("--image", default="", help="Image of Muster, built with deploy/Containerfile.")
-@click.option("--scheduler-only", is_flag=True, help="Install the scheduler alone.")
-@click.option("--operator-only", is_flag=True, help="Install the operator alone.")
-@click.option("--no-dashboard", is_flag=True, help="Do not install the dashboard.")
+@click.option(
+    "--image",
+    help="Image of Muster, built with deploy/Containerfile.  [default: the installed one]",
+)
+@click.option(
+    "--scheduler-only", is_flag=True, help="Install the scheduler alone, and remove the others."
+)
+@click.option(
+    "--operator-only", is_flag=True, help="Install the operator alone, and remove the others."
+)
+@click.option(
+    "--dashboard/--no-dashboard",
+    default=None,
+    help="Install the dashboard, or remove it.  [default: as installed, else yes]",
+)
 @click.option(
     "--dashboard-host",
     "dashboard_hosts",
@@ -40,7 +55,7 @@ if TYPE_CHECKING:
 @click.option(
     "--operator",
     is_flag=True,
-    help="Fail if another operator runs, rather than leave Muster's out.",
+    help="Install the operator; fail if another one runs, rather than leave Muster's out.",
 )
 @click.option(
     "--watch-namespace",
@@ -79,41 +94,46 @@ if TYPE_CHECKING:
     help="YAML file of values, as for the chart; flags take precedence.",
 )
 @click.option("--take-crds", is_flag=True, help="Add Muster's versions to CRDs of other systems.")
-@click.option("--dry-run", is_flag=True, help="Print the objects as YAML without asking a cluster.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the objects of a new installation as YAML, without asking a cluster.",
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until the pods are ready.")
 @click.option("--timeout", default="3m", show_default=True, metavar="DURATION")
 @cluster_options
 def command(target: Target, **given: Any) -> None:
-    """Install the operator, the scheduler and the dashboard, or bring them up to date.
+    """Install the operator, the scheduler and the dashboard, or change them.
 
-    They run in the namespace `muster`, or in --namespace. CRDs of other systems are used, not
-    changed. Where another job operator runs, Muster's operator is left out.
+    They run in the namespace `muster`, or in --namespace. An installation keeps its values but for
+    those that you name; what changes is shown first. CRDs of other systems are used, not changed.
+    Where another job operator runs, Muster's operator is left out.
 
     \b
     Examples:
       muster install --image registry.example.com/muster:1.0
+      muster install --no-dashboard
       muster install --image registry.example.com/muster:1.0 --scheduler-only --dry-run
     """
-    from muster.client.manifests import yaml_writer
-    from muster.install.objects import manifests
-    from muster.install.objects.values import NAMESPACE, check_namespace
-    from muster.install.plan import Request
+    from muster.install.objects import manifests, values
+    from muster.install.other_systems import refuse_unanswered
 
-    values = _values(given)
-    namespace = check_namespace(target.namespace or NAMESPACE, "--namespace")
+    namespace = values.check_namespace(target.namespace or values.NAMESPACE, "--namespace")
+    chosen = _values(given, values.Values())
     if given["dry_run"]:
-        objects = manifests.build(values, namespace)
-        print("".join(f"---\n{yaml_writer.dump(item)}\n" for item in objects), end="")
+        refuse_unanswered(values.check(chosen))
+        print(_as_yaml(manifests.build(chosen, namespace)), end="")
         return
-    request = Request(values, namespace, given["operator"], given["take_crds"])
-    _install(target, request, given)
+    values.check_each(chosen)  # before the cluster is asked
+    if given["image"] is not None:
+        values.check_image(chosen.image)
+    _install(target, namespace, given)
 
 
-def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
-    from muster.install import existing_objects
-    from muster.install.existing_objects import server_now
-    from muster.install.missing_rights import NotAllowed, check_rights
+def _install(target: Target, namespace: str, given: dict[str, Any]) -> None:
+    from muster.install import existing_objects, removal
+    from muster.install.missing_rights import check_rights
     from muster.install.plan import plan
     from muster.jobs.build.flag_values import seconds
 
@@ -126,26 +146,31 @@ def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
         )
     note_cluster(cluster)
     with cluster.connect() as client:
+        installed = existing_objects.installed(client, namespace)
+        request = _request(given, namespace, installed)
         watched = request.values.operator.watch_namespace
-        now = server_now(client)
-        planned = plan(request, existing_objects.look(client, request.namespace, now, watched), now)
-        try:
+        now = existing_objects.server_now(client)
+        planned = plan(request, existing_objects.look(client, namespace, now, watched), now)
+        with _missing_rights_listed():
             check_rights(client, [*planned.extended_crds, *planned.objects])
-        except NotAllowed as error:
-            for sentence in error.missing if Tracebacks.shown else ():
-                note(sentence)  # before the one sentence about them
-            raise
         for text in planned.notes:
             note(f"note: {text}", "warn")
-        confirm(cluster, _question(planned, request.namespace), yes=given["yes"])
-        _apply(client, planned)
+        if installed.unread:
+            kinds = _listed(installed.unread)
+            note(f"note: you may not list {kinds} there, so values in them are not kept", "warn")
+        before = installed.values
+        removed = removal.left_out(client, namespace, before, planned) if before else []
+        if before:
+            _note_changes(before, planned.values, removed, namespace)
+        confirm(cluster, _question(planned, removed, namespace), yes=given["yes"])
+        _apply(client, planned, removed)
         if not given["no_wait"]:
-            _wait(client, planned, request.namespace, timeout)
-    print(f"installed in the namespace {request.namespace}: {_listed(planned.values.components)}")
+            _wait(client, planned, namespace, timeout)
+    print(f"installed in the namespace {namespace}: {_listed(planned.values.components)}")
     note("`muster doctor` checks the installation")
     if planned.values.dashboard.enabled:
         port = planned.values.dashboard.port
-        forward = f"kubectl -n {request.namespace} port-forward service/muster-dashboard {port}"
+        forward = f"kubectl -n {namespace} port-forward service/muster-dashboard {port}"
         note(f"dashboard: `{forward}`, then http://localhost:{port}")
 
 
@@ -154,17 +179,42 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _question(plan: Plan, namespace: str) -> str:
+def _request(given: dict[str, Any], namespace: str, installed: Installed) -> Request:
+    from muster.install.objects import values
+    from muster.install.plan import Request
+
+    chosen = _values(given, installed.values or values.Values())
+    if installed.values and not chosen.image:
+        raise UsageError(
+            "the components run different images", hint="--image names the one for all of them."
+        )
+    return Request(values.check(chosen), namespace, given["operator"], given["take_crds"])
+
+
+def _note_changes(
+    before: Values, after: Values, removed: Sequence[Removed], namespace: str
+) -> None:
+    from muster.install.installed_values import differences
+
+    changes = [*differences(before, after), *(f"{row} is deleted" for row in removed)]
+    keeps = "keeps its values, but for" if changes else "keeps its values"
+    note("\n  ".join([f"the installation in the namespace {namespace} {keeps}", *changes]))
+
+
+def _question(plan: Plan, removed: Sequence[Removed], namespace: str) -> str:
     components = _listed([f"the {name}" for name in plan.values.components])
     text = f"Install {components} in the namespace {namespace} ({len(plan.objects)} objects)"
+    if removed:
+        text += f", delete {count(len(removed), 'object')}"
     if plan.extended_crds:
         names = ", ".join(crd["metadata"]["name"] for crd in plan.extended_crds)
         text += f", and add Muster's versions to the CRDs {names} of another system"
     return text
 
 
-def _apply(client: BlockingClient, plan: Plan) -> None:
+def _apply(client: BlockingClient, plan: Plan, removed: Sequence[Removed]) -> None:
     from kubekit.objects.meta import object_name
+    from muster.install import removal
     from muster.install.installation import apply_plan
 
     failures = Failures()
@@ -173,7 +223,24 @@ def _apply(client: BlockingClient, plan: Plan) -> None:
             failures.errors.append(result)
         else:
             print(f"{object_name(result.item)} {result.outcome}", flush=True)
-    failures.raise_if_any(len(plan.objects), "objects")
+    for row in removed:
+        with failures.collecting():
+            if removal.delete(client, row):
+                print(f"{row} deleted", flush=True)
+    failures.raise_if_any(len(plan.objects) + len(removed), "objects")
+
+
+@contextmanager
+def _missing_rights_listed() -> Iterator[None]:
+    """With --debug, list the missing rights before the one sentence about them."""
+    from muster.install.missing_rights import NotAllowed
+
+    try:
+        yield
+    except NotAllowed as error:
+        for sentence in error.missing if Tracebacks.shown else ():
+            note(sentence)
+        raise
 
 
 def _wait(client: BlockingClient, plan: Plan, namespace: str, timeout: float) -> None:
@@ -186,29 +253,21 @@ def _wait(client: BlockingClient, plan: Plan, namespace: str, timeout: float) ->
         wait_until_ready(client, keys, deadline=deadline, show=line.show)
 
 
-def _values(given: dict[str, Any]) -> Values:
-    """The values of the file, with the flags over them."""
+def _values(given: dict[str, Any], installed: Values) -> Values:
+    """The installed values, with those of the file over them, and the flags over both."""
     from msgspec.structs import replace
 
     from muster.install.objects import values as deploy_values
 
     file: Path | None = given["file"]
-    if given["scheduler_only"] and (given["operator_only"] or given["operator"]):
-        raise UsageError("--scheduler-only leaves no operator to install")
     if given["watch_namespace"] == "":
         # A variable of the shell that is not set must not become an operator of all namespaces.
         raise UsageError("--watch-namespace is empty", hint="Name it, or leave the flag out.")
-    values = deploy_values.read(file.read_text(), str(file)) if file else deploy_values.Values()
+    values = deploy_values.read(file.read_text(), str(file), installed) if file else installed
     operator, scheduler, dashboard = values.operator, values.scheduler, values.dashboard
     if given["replicas"]:
         operator = replace(operator, replicas=given["replicas"])
         scheduler = replace(scheduler, replicas=given["replicas"])
-    if given["scheduler_only"]:
-        operator = replace(operator, enabled=False)
-    if given["operator_only"]:
-        scheduler = replace(scheduler, enabled=False)
-    if given["no_dashboard"] or given["scheduler_only"] or given["operator_only"]:
-        dashboard = replace(dashboard, enabled=False)
     if given["dashboard_hosts"]:
         dashboard = replace(dashboard, hosts=given["dashboard_hosts"])
     if given["scheduler_names"]:
@@ -222,4 +281,36 @@ def _values(given: dict[str, Any]) -> Values:
         default_restart=given["default_restart"] or operator.default_restart,
     )
     chosen = replace(values, operator=operator, scheduler=scheduler, dashboard=dashboard)
-    return deploy_values.check(replace(chosen, image=given["image"] or values.image))
+    image = values.image if given["image"] is None else given["image"]
+    return _with_components(replace(chosen, image=image), given)
+
+
+def _with_components(values: Values, given: dict[str, Any]) -> Values:
+    """The values with the components that flags ask for or exclude; others stay as they are."""
+    from msgspec.structs import replace
+
+    only_scheduler, only_operator = given["scheduler_only"], given["operator_only"]
+    if only_scheduler and (only_operator or given["operator"]):
+        raise UsageError("--scheduler-only leaves no operator to install")
+    asked = {
+        "operator": only_operator or given["operator"],
+        "scheduler": only_scheduler or bool(given["scheduler_names"]),
+        "dashboard": given["dashboard"] or bool(given["dashboard_hosts"]),
+    }
+    excluded = {
+        "operator": only_scheduler,
+        "scheduler": only_operator,
+        "dashboard": only_scheduler or only_operator or given["dashboard"] is False,
+    }
+    sections = {
+        name: replace(own, enabled=not excluded[name] and (asked[name] or own.enabled))
+        for name in asked
+        for own in (values.of(name),)
+    }
+    return replace(values, **sections)
+
+
+def _as_yaml(objects: list[Any]) -> str:
+    from muster.client.manifests import yaml_writer
+
+    return "".join(f"---\n{yaml_writer.dump(item)}\n" for item in objects)

@@ -22,6 +22,8 @@ from muster.contract.crds import job_definitions
 from muster.contract.job_kinds import JOB_KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kubekit.objects.meta import Raw
 
 PART_OF = "app.kubernetes.io/part-of"
@@ -47,9 +49,9 @@ def _labelled(crd: Raw) -> Raw:
     return {**crd, "metadata": {**crd["metadata"], "labels": {PART_OF: "muster"}}}
 
 
-def as_yaml() -> str:
-    """All definitions as one stream of YAML documents."""
-    return str(yaml.dump_all(load_all(), Dumper=_Dumper, sort_keys=False, width=100))
+def as_yaml(definitions: Iterable[Raw]) -> str:
+    """Definitions as one stream of YAML documents."""
+    return str(yaml.dump_all(definitions, Dumper=_Dumper, sort_keys=False, width=100))
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -1,7 +1,7 @@
 """What is wrong with Muster on a cluster: the checks, in the order in which a person would look.
 
 `examine` reads the cluster; the checks judge what was read and are pure. Each finding has the
-smallest fix: a command, or a rule for a role.
+smallest fix: a command, or a rule for a role. A fix leaves everything else as it is.
 """
 
 from __future__ import annotations
@@ -21,10 +21,20 @@ from muster.contract import operator_rights, scheduler_rights, waiting_line_form
 from muster.contract.crds import PART_OF, load_all
 from muster.contract.gang_dialects import DIALECT_BY_NAME, GROUP_KINDS, gang_named_by
 from muster.contract.job_kinds import JOB_KINDS
-from muster.contract.other_schedulers import find_others, is_alive
-from muster.contract.scheduler_rights import NAMES, name_lease
+from muster.contract.other_schedulers import DEFAULT_SCHEDULER, find_others, is_alive
+from muster.contract.scheduler_rights import name_lease
 from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 from muster.install.doctor.facts import LINE, read
+from muster.install.doctor.fixes import (
+    INSTALL,
+    add_operator,
+    answer_to,
+    apply_crds,
+    change,
+    install_again,
+    put_back_crds,
+    take_crds,
+)
 from muster.install.doctor.rights import (
     broken_roles,
     broken_user_roles,
@@ -34,10 +44,9 @@ from muster.install.doctor.rights import (
     reported_by_components,
 )
 from muster.install.installation import pod_problem, readiness
-from muster.install.objects.values import NAMESPACE
 from muster.install.other_systems import deployed_schedulers, other_operators
 from muster.install.own_installations import own_operators, sharing_jobs
-from muster.install.plan import HELM, missing_versions
+from muster.install.plan import missing_versions
 from muster.jobs.view.units import count, named_or_counted
 
 if TYPE_CHECKING:
@@ -57,9 +66,6 @@ MAX_SKEW = 5.0
 GPU_LABEL = "nvidia.com/gpu.present"
 GPUS = "nvidia.com/gpu"
 LEASE_NAMES = {"operator": operator_rights.LEASE, "scheduler": scheduler_rights.LEASE}
-DEFAULT = "default-scheduler"
-INSTALL = "muster install --image IMAGE"
-APPLY_CRDS = "muster crds | muster apply --force-conflicts -f -"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -167,16 +173,18 @@ def crds(facts: Facts) -> Iterator[Finding]:
     needed = {kind.resource: kind.version for kind in JOB_KINDS}
     missing = [name for name in needed if name not in facts.crds]
     if missing:
-        found.append(error("CRDs", f"missing: {', '.join(missing)}", put_back_crds(facts)))
+        fix = put_back_crds(facts, *missing)
+        found.append(error("CRDs", f"missing: {', '.join(missing)}", fix))
     for crd in load_all():
         name = crd["metadata"]["name"]
         if name in facts.crds:
-            found += _crd(crd, facts.crds[name], needed.get(name, ""), put_back_crds(facts))
+            found += _crd(crd, facts.crds[name], needed.get(name, ""), facts)
     yield from found or [ok("CRDs", f"{len(facts.crds.keys() & needed)} kinds of jobs")]
 
 
-def _crd(ours: Raw, crd: Raw, needed: str, fix: str) -> Iterator[Finding]:
+def _crd(ours: Raw, crd: Raw, needed: str, facts: Facts) -> Iterator[Finding]:
     name = crd["metadata"]["name"]
+    fix = put_back_crds(facts, name)
     served = [row["name"] for row in crd["spec"]["versions"] if row.get("served")]
     own = (crd["metadata"].get("labels") or {}).get(PART_OF) == "muster"
     for row in (crd.get("status") or {}).get("conditions") or []:
@@ -185,7 +193,7 @@ def _crd(ours: Raw, crd: Raw, needed: str, fix: str) -> Iterator[Finding]:
             yield error("CRDs", text, f"kubectl describe crd {name}")
     if needed and needed not in served:
         text = f"{name} does not serve {needed}, which the operator reads"
-        yield error("CRDs", text, fix if own else f"{INSTALL} --take-crds")
+        yield error("CRDs", text, fix if own else take_crds(facts, name))
     elif own and (missing := missing_versions(ours, crd)):
         versions = ", ".join(version["name"] for version in missing)
         yield error("CRDs", f"{name} lacks {versions} of this release", fix)
@@ -344,14 +352,17 @@ def _absent(name: str, facts: Facts, others: list[str]) -> Finding:
     if name == "operator" and others:
         return ok("components", f"jobs have another operator: {', '.join(others)}")
     role = "acts on jobs" if name == "operator" else "places gangs"
-    return error("components", f"nobody {role}: muster-{name} is not installed", INSTALL)
+    fix = add_operator(facts) if name == "operator" else answer_to([], facts)
+    return error("components", f"nobody {role}: muster-{name} is not installed", fix)
 
 
 def _images(facts: Facts) -> Iterator[Finding]:
     images = {row.image for row in facts.components}
     if len(images) > 1:
         text = f"the components run different images: {', '.join(sorted(images))}"
-        yield warning("components", text, INSTALL)
+        places = {row.key.namespace: row for row in facts.components}.values()
+        fixes = [change(row, "--image IMAGE", {"image": "IMAGE"}) for row in places]
+        yield warning("components", text, " && ".join(fixes))
 
 
 def rights(facts: Facts) -> Iterator[Finding]:
@@ -373,10 +384,10 @@ def _broken_roles(facts: Facts) -> Iterator[Finding]:
     operators = [row for row in facts.components if row.name == "operator"]
     owners = {facts.name_of(row): row for row in facts.components}
     for who, broken in facts.broken_roles.items():
-        component = owners.get(who) or next(iter(operators))
+        component = owners.get(who) or next(iter(operators), None)
         for row in broken:
             text = f"{who} lacks rights: {row.problem}" if who in owners else row.problem
-            yield error("rights", text, install_again(facts, component))
+            yield error("rights", text, install_again(component) if component else INSTALL)
 
 
 def _without_cause(facts: Facts) -> Iterator[tuple[str, Rule]]:
@@ -402,7 +413,7 @@ def scheduler_names(facts: Facts) -> Iterator[Finding]:
     for name, why in sorted(used.items()):
         # A scheduler of ours that is installed and does not lead is the components' error.
         if name not in _names_of_muster(facts) and not _answers(name, facts):
-            fix = f"muster install --image IMAGE --scheduler-name {name}"
+            fix = answer_to([name], facts)
             text = f"no scheduler answers to {name}; {why}"
             found.append(error("scheduler names", text, fix))
     found += _beside_line(facts)
@@ -423,11 +434,11 @@ def _beside_line(facts: Facts) -> Iterator[Finding]:
             f"{facts.name_of(component)} leaves pods outside of gangs to the cluster's own "
             f"scheduler, though Muster's answers to {name}: they pass the gangs in line"
         )
-        yield warning("scheduler names", text, install_again(facts, component))
+        yield warning("scheduler names", text, install_again(component))
 
 
 def _scheduler(pod: Pod) -> str:
-    return pod.spec.scheduler_name or DEFAULT
+    return pod.spec.scheduler_name or DEFAULT_SCHEDULER
 
 
 def _was_looked_at(pod: Pod) -> bool:
@@ -479,7 +490,8 @@ def dialects(facts: Facts) -> Iterator[Finding]:
                 and kind.resource not in facts.groups
             ):
                 text = f"the operator writes gangs as {kind.resource}, which is not served"
-                found.append(error("gang dialects", text, put_back_crds(facts)))
+                fix = put_back_crds(facts, kind.resource)
+                found.append(error("gang dialects", text, fix))
     gangs: dict[GangKey, list[Pod]] = {}
     for pod in facts.pending:
         key = gang_named_by(pod)
@@ -501,12 +513,13 @@ def _gang(key: GangKey, pods: list[Pod], facts: Facts) -> Iterator[Finding]:
     served = [resource for resource in resources if resource in facts.groups]
     if resources and not served:
         text = f"the gang {gang} needs {resources[0]}, which is not served"
-        yield error("gang dialects", text, put_back_crds(facts))
+        # An installation brings the groups of its operator's dialect only.
+        yield error("gang dialects", text, apply_crds(resources[0]))
     elif resources and all(gang not in facts.groups[resource] for resource in served):
         text = f"{len(pods)} pods name the group {gang}, which does not exist"
         yield error("gang dialects", text, f"create the PodGroup {gang}, or delete the pods")
     name = _scheduler(pods[0])
-    if name == DEFAULT and key.dialect != "native" and name not in facts.live_names:
+    if name == DEFAULT_SCHEDULER and key.dialect != "native" and name not in facts.live_names:
         text = f"the gang {gang} is for {name}, which does not read {key.dialect}: no gang is made"
         yield error("gang dialects", text, "set schedulerName: muster in the pods")
 
@@ -543,50 +556,3 @@ def pending_gangs(facts: Facts) -> Iterator[Finding]:
         yield warning("pending gangs", text, f"arena explain {name} -n {namespace}")
     if not rows and not facts.is_unread(CONFIG_MAPS, LINE):
         yield ok("pending gangs", "none")
-
-
-def install_again(facts: Facts, component: Component) -> str:
-    """The installation of this component, as far as its objects tell with which flags."""
-    namespace = component.key.namespace
-    if release := _helm_release(component):
-        return f"helm upgrade {release} deploy/chart --namespace {namespace} --reuse-values"
-    here = {row.name: row for row in facts.components if row.key.namespace == namespace}
-    command = " ".join([f"muster install --image {component.image}", *_flags(namespace, here)])
-    return f"{command}   # and with your --values, if you have a file"
-
-
-def put_back_crds(facts: Facts) -> str:
-    """The command that brings the CRDs up to date."""
-    operators = [row for row in facts.components if row.name == "operator"]
-    if operators and not _helm_release(operators[0]):
-        return install_again(facts, operators[0])
-    leases = (row for row in facts.leases if row.metadata.name == operator_rights.LEASE)
-    # Helm does not update CRDs, and an operator outside of the cluster was not installed.
-    outside = any(is_alive(row, facts.server_now) for row in leases)
-    return APPLY_CRDS if operators or outside or facts.local else INSTALL
-
-
-def _flags(namespace: str, here: dict[str, Component]) -> Iterator[str]:
-    if namespace != NAMESPACE:
-        yield f"--namespace {namespace}"
-    for name in ("operator", "scheduler"):
-        if here.keys() == {name}:
-            yield f"--{name}-only"
-    if len(here) > 1 and "dashboard" not in here:
-        yield "--no-dashboard"
-    if (operator := here.get("operator")) and operator.served_namespace:
-        yield f"--watch-namespace {operator.served_namespace}"
-    if operator and "false" in operator.argument("--enable-gang-scheduling"):
-        yield "--gang-by-default false"
-    names = here["scheduler"].argument("--scheduler-name") if "scheduler" in here else NAMES
-    if tuple(names) != NAMES:
-        yield from (f"--scheduler-name {name}" for name in names)
-
-
-def _helm_release(component: Component) -> str:
-    """The release by which Helm installed a component; empty if it did not."""
-    meta = component.deployment["metadata"]
-    labels = meta.get("labels") or {}
-    if labels.get("app.kubernetes.io/managed-by") != HELM:
-        return ""
-    return str((meta.get("annotations") or {}).get("meta.helm.sh/release-name", "RELEASE"))

@@ -131,8 +131,8 @@ class Values(Strict, frozen=True):
         return section
 
 
-def read(text: str, source: str) -> Values:
-    """The values in a YAML file."""
+def read(text: str, source: str, installed: Values | None = None) -> Values:
+    """The values in a YAML file, over those that are installed."""
     from kubekit.objects import yaml_reader  # loading yaml is slow
 
     try:
@@ -140,7 +140,9 @@ def read(text: str, source: str) -> Values:
     except yaml_reader.YamlError as error:
         raise UsageError(f"{source}: {error}") from error
     try:
-        return msgspec.convert(_merged(msgspec.to_builtins(Values()), raw or {}), Values)
+        return msgspec.convert(
+            _merged(msgspec.to_builtins(installed or Values()), raw or {}), Values
+        )
     except msgspec.ValidationError as error:
         raise UsageError(
             f"{source}: {error}", hint="The keys are those of deploy/chart/values.yaml."
@@ -157,11 +159,17 @@ def _merged(defaults: Any, chosen: Any) -> Any:
 
 def check(values: Values) -> Values:
     """The values, if Muster can be installed with them."""
-    _check_image(values.image)
+    check_image(values.image)
+    check_each(values)
     if not values.components:
         raise UsageError("no component is enabled: nothing to install")
     if values.dashboard.enabled and values.dashboard.port == values.metrics.port:
         raise UsageError(f"dashboard.port and metrics.port are both {values.metrics.port}")
+    return values
+
+
+def check_each(values: Values) -> None:
+    """UsageError if a value could never work, whatever the others are."""
     if watched := values.operator.watch_namespace:
         check_namespace(watched, "--watch-namespace")
     for name in values.scheduler.names:
@@ -172,10 +180,9 @@ def check(values: Values) -> Values:
     _check_dialect(values.operator.gang_dialect)
     _check_settings(values.scheduler.settings)
     _check_resources(values)
-    return values
 
 
-def _check_image(image: str) -> None:
+def check_image(image: str) -> None:
     if not image.strip():
         raise UsageError(
             "no image is given",

