@@ -20,7 +20,7 @@ from kubekit.control.leader_election import LeaderElection
 from kubekit.telemetry import logging_setup, metrics
 from kubekit.telemetry.health import Health
 from muster.cli.options import serving_options, together
-from muster.cli.show.messages import note
+from muster.cli.show.messages import log_lines, note
 from muster.jobs.build.flag_values import seconds
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def run(
     import uvloop
 
     logging_setup.setup(format=options.log_format)
+    log_lines(options.log_format)
     cluster = target.cluster()
     note(f"{options.name}: {cluster}")
     if cluster.local and options.beside_local:

@@ -168,7 +168,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     from contextlib import suppress
 
     from kubekit.errors import MusterError
-    from muster.cli.show.messages import printable
+    from muster.cli.show.messages import print_error
 
     with suppress(OSError):
         sys.stdout.flush()  # the output before the error comes first in a pipe, too
@@ -177,17 +177,15 @@ def _report(error: Exception, *, debug: bool) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, MusterError):
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        if error.hint:
-            print(printable(error.hint), file=sys.stderr)
+        print_error(str(error), error.hint)
         return error.cli_exit_code
     if isinstance(error, OSError) and _is_output_error(error):
         _silence_stdout()
-        print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        print_error(f"the output cannot be written: {error.strerror}")
         return 1
     if not debug:
-        print(f"error: {type(error).__name__}: {printable(str(error))}", file=sys.stderr)
-        print("this is a bug in Muster; `--debug` shows where", file=sys.stderr)
+        text = f"{type(error).__name__}: {error}"
+        print_error(text, "this is a bug in Muster; `--debug` shows where")
     return 1
 
 

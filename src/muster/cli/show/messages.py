@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from kubekit.errors import UsageError
 
 if TYPE_CHECKING:
+    import logging
+
     from kubekit.objects.meta import Raw
     from muster.client.target import Cluster
 
@@ -19,19 +21,43 @@ class _Level:
     """The lowest level that is shown; `--loglevel` sets it for the run of one command."""
 
     shown = "info"
+    logger: logging.Logger | None = None
+    """If lines are records of a daemon's log, which programs read."""
     noted_once: ClassVar[set[str]] = set()
 
 
 def set_loglevel(level: str) -> None:
     """Show lines of this level and above from now on; a run begins."""
-    _Level.shown = level
+    _Level.shown, _Level.logger = level, None
     _Level.noted_once.clear()
+
+
+def log_lines(log_format: str) -> None:
+    """From now on, lines of this run are records of its log, if the log is for programs."""
+    import logging  # slow to import, and only daemons have a log
+
+    _Level.logger = logging.getLogger("muster") if log_format == "json" else None
 
 
 def note(text: str, level: str = "info") -> None:
     """Print one line, if lines of this level are shown."""
-    if LEVELS.index(level) >= LEVELS.index(_Level.shown):
+    if LEVELS.index(level) < LEVELS.index(_Level.shown):
+        return
+    if _Level.logger is None:
         print_to_stderr(printable(text))
+    else:
+        getattr(_Level.logger, "warning" if level == "warn" else level)(text)
+
+
+def print_error(text: str, hint: str = "") -> None:
+    """Say why a command ends, and the next step."""
+    if _Level.logger is not None:
+        _Level.logger.error(text, extra={"hint": hint} if hint else {})
+        return
+    # Standard output may be what cannot be written.
+    print(f"error: {printable(text)}", file=sys.stderr)
+    if hint:
+        print(printable(hint), file=sys.stderr)
 
 
 def print_to_stderr(text: str, end: str = "\n") -> None:

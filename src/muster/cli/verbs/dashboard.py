@@ -9,7 +9,7 @@ import click
 
 from kubekit.errors import UsageError
 from muster.cli.options import Target, cluster_options, serving_options
-from muster.cli.show.messages import note
+from muster.cli.show.messages import log_lines, note
 
 if TYPE_CHECKING:
     import socket
@@ -70,6 +70,7 @@ def command(target: Target, **given: Any) -> None:
     from kubekit.telemetry import logging_setup
 
     logging_setup.setup(format=given["log_format"])
+    log_lines(given["log_format"])
     if given["hosts"] and not given["in_cluster"]:
         raise UsageError("--host is for --in-cluster", hint="Behind a proxy, use --proxy-host.")
     if given["in_cluster"] and given["proxy_hosts"]:

@@ -17,7 +17,7 @@ import click
 from kubekit.errors import UsageError
 from kubekit.objects.quantity import MAX_INT64, InvalidQuantity, parse_whole
 from muster.cli import dashboard_url
-from muster.cli.show.messages import note
+from muster.cli.show.messages import log_lines, note
 from muster.client import daemon_start
 from muster.client.home import Home
 from muster.local_daemon import check_descriptor_limit
@@ -161,6 +161,7 @@ def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], No
 
     home = Home.of_user()
     logging_setup.setup(format=log_format, file=logging_setup.BoundedFile.behind_stderr(home.log))
+    log_lines(log_format)
     given = {key: value for key, value in settings.items() if value is not None}
     abandoned = False
 
