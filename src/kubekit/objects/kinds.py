@@ -67,6 +67,8 @@ class PartialObjectMetadata(ApiObject, frozen=True):
 
 PODS = Kind.of("v1", "Pod", core.Pod)
 NODES = Kind.of("v1", "Node", core.Node, namespaced=False)
+POD_SECURITY = "pod-security.kubernetes.io/enforce"
+"""The label of a namespace that names the pod security standard of its pods."""
 NAMESPACES = Kind.of("v1", "Namespace", core.Namespace, namespaced=False)
 SERVICES = Kind.of("v1", "Service", core.Service)
 CONFIG_MAPS = Kind.of("v1", "ConfigMap", core.ConfigMap)

@@ -113,6 +113,8 @@ class JobArguments(ClusterChoice, total=False):
     """Always, IfNotPresent or Never."""
     image_pull_secret: Texts | None
     """Secret to pull the image with."""
+    run_as_user: Text | None
+    """User id of the containers."""
     host_network: bool | None
     """Use the host's network."""
     host_ipc: bool | None

@@ -50,7 +50,7 @@ WRONG_VALUES: tuple[str, ...] = (
     "--device=a/b=many", "--gang=maybe", "--rdma=perhaps", "--image-pull-policy=Sometimes",
     "--sync-mode=hdfs", "--sync-mode=git", "--config-file=/no/such/file", "--share-memory=lots",
     "--clean-task-policy=Some", "--running-timeout=soon", "--ttl-after-finished=never",
-    "--retry=-1", "--dry-run=maybe",
+    "--retry=-1", "--dry-run=maybe", "--run-as-user=root",
 )  # fmt: skip
 """Values that `submit tf` must refuse."""
 

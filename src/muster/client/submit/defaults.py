@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import ConfigError, UsageError
 from kubekit.objects import yaml_reader
-from kubekit.objects.kinds import PRIORITY_CLASSES
+from kubekit.objects.kinds import NAMESPACES, POD_SECURITY, PRIORITY_CLASSES
 from kubekit.objects.meta import Key
 from kubekit.request_errors import ApiError, NotFound
 from muster.client import config_file
@@ -119,6 +119,15 @@ def make_site(args: Submission, home: Home, *, local: bool) -> Site:
     # A file that the job sees at its own path anyway must not hide the rest of its directory.
     files = tuple(row for row in files if not job_directories.shows(own, *row))
     return Site(True, str(home.logs / folder), files, own)
+
+
+def is_restricted(client: BlockingClient, namespace: str) -> bool:
+    """Whether a namespace admits only pods of the pod security standard `restricted`."""
+    try:
+        found = client.find(NAMESPACES, Key("", namespace))
+    except ApiError:
+        return False  # the user may not read the namespace: the pods' reason will say it
+    return found is not None and found.metadata.labels.get(POD_SECURITY) == "restricted"
 
 
 def check_priority(client: BlockingClient, args: Submission) -> None:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kubekit.client.blocking_client import BlockingClient
-    from muster.jobs.build.flags import Submission
+    from kubekit.objects.meta import Raw
+    from muster.jobs.build.flags import Site, Submission
     from muster.jobs.build.job_manifest import Bundle
 
     Completion = Callable[[BlockingClient, Bundle, str], Bundle]
@@ -202,6 +203,7 @@ class _PreparedJob:
     """The flags that it was built from; None for a manifest."""
     notes: tuple[str, ...] = ()
     complete: Completion | None = None
+    site: Site | None = None
 
 
 def _prepare(
@@ -218,11 +220,12 @@ def _prepare(
         mlflow_address()
     if local:
         flags = job_directories.resolve(flags, home)
-    bundle = job_manifest.bundle(flags, defaults.make_site(flags, home, local=local))
+    site = defaults.make_site(flags, home, local=local)
+    bundle = job_manifest.bundle(flags, site)
     notes = flags_without_effect(flags)
     if local or wanted.has_directory:
         notes += job_directories.notes(flags, local=local)
-    return _PreparedJob(bundle, flags, tuple(notes), wanted.complete)
+    return _PreparedJob(bundle, flags, tuple(notes), wanted.complete, site)
 
 
 def _create(
@@ -231,6 +234,8 @@ def _create(
     """Create the job and its companions, all or nothing; a dry run lets the server check them."""
     client, bundle = place.client, prepared.bundle
     namespace = str(bundle.job["metadata"].get("namespace") or place.namespace)
+    if _is_restricted(prepared, client, namespace):
+        bundle = _restricted(prepared, namespace, notify)
     if prepared.complete is not None:
         bundle = prepared.complete(client, bundle, namespace)
     if prepared.flags is not None:
@@ -241,6 +246,25 @@ def _create(
     except Forbidden as error:
         raise with_role(error, namespace) from error
     return SubmitResult(created, bundle, namespace, prepared.notes, cluster=place.cluster)
+
+
+def _is_restricted(prepared: _PreparedJob, client: BlockingClient, namespace: str) -> bool:
+    """Whether the job's pods need another security context; the local cluster enforces none."""
+    site = prepared.site
+    return site is not None and not site.local and defaults.is_restricted(client, namespace)
+
+
+def _restricted(prepared: _PreparedJob, namespace: str, notify: Notify) -> Bundle:
+    """The job for a namespace of the pod security standard `restricted`."""
+    assert prepared.flags is not None
+    assert prepared.site is not None
+    bundle = job_manifest.bundle(prepared.flags, replace(prepared.site, restricted=True))
+    if refused := bundle.refused_in_restricted():
+        notify(
+            f"warning: the namespace {namespace} admits only pods of the pod security standard "
+            f"restricted, without {', '.join(refused)}"
+        )
+    return bundle
 
 
 def _with_warnings(result: SubmitResult, client: BlockingClient, *, local: bool) -> SubmitResult:

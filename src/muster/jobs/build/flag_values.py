@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kubekit.errors import UsageError
+from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.quantity import MAX_INT64 as MOST
 from kubekit.objects.quantity import InvalidQuantity, parse_milli, parse_whole
 from muster.contract.gang import MAX_TOPOLOGY_LABELS
@@ -225,6 +226,16 @@ def choice(flag: str, text: str, allowed: tuple[str, ...], complaint: str = "") 
 def is_path(text: str) -> bool:
     """Whether a volume can be mounted there: an absolute path, but not the root."""
     return text.startswith("/") and bool(text.strip("/")) and not set(text) & set("\0:")
+
+
+def user_id(flag: str, text: str) -> int | None:
+    """The number of a user; None without the flag."""
+    if not text:
+        return None
+    number = read_integer(text)
+    if number is None:
+        raise wrong(flag, text, f"Write the number of a user, for example {flag}=1000")
+    return number
 
 
 def path(flag: str, text: str, hint: str) -> str:

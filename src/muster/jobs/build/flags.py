@@ -39,7 +39,8 @@ GROUPS: dict[str, Texts] = {
         "ps_selector chief_selector evaluator_selector toleration worker_affinity_policy "
         "worker_affinity_constraint ps_affinity_policy ps_affinity_constraint role_sequence",
         "Pods": "shell env_from label annotation worker_image ps_image image_pull_policy "
-        "image_pull_secret worker_port ps_port chief_port host_network host_ipc host_pid",
+        "image_pull_secret run_as_user worker_port ps_port chief_port host_network host_ipc "
+        "host_pid",
         "MLflow": "model_name",
     }.items()
 }
@@ -103,6 +104,8 @@ class Site:
     files: tuple[tuple[str, bytes], ...] = ()
     """The files of `--config-file`: path in the container, content."""
     workspace: Workspace = Workspace()
+    restricted: bool = False
+    """Whether the namespace admits only pods of the pod security standard `restricted`."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,11 @@ class Submission:
     shell: str = _flag("sh", "Shell that runs the command.")
     annotation: Texts = _flag((), "Annotation, KEY=VALUE.", short="-a")
     label: Texts = _flag((), "Label, KEY=VALUE.", short="-l")
+    run_as_user: str = _flag(
+        "",
+        "User id of the containers  [default: the image's; 1000 in namespaces that enforce the pod "
+        "security standard restricted]",
+    )
     image_pull_secret: Texts = _flag((), "Secret to pull the image with.")
     image_pull_policy: str = _flag("Always", "Always, IfNotPresent or Never.")
     model_name: str = _flag("", "Register the trained model under this name in MLflow.")

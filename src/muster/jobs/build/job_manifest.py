@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from kubekit.errors import UsageError
@@ -31,7 +31,14 @@ from muster.contract.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.jobs import names
 from muster.jobs.build import code_sync, flag_values, pod_affinity, roles, volumes
 from muster.jobs.build.flags import Mpi, PyTorch, Site, Submission, TensorFlow
-from muster.jobs.build.pod_templates import escape_literal, surroundings, template
+from muster.jobs.build.pod_templates import (
+    RESTRICTED_HOME,
+    beyond_restricted,
+    escape_literal,
+    restricted,
+    surroundings,
+    template,
+)
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
 
 if TYPE_CHECKING:
@@ -50,6 +57,7 @@ _SEQUENCE = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
 _TENSORBOARD_IMAGE = "tensorflow/tensorflow:2.21.0"
 _READ_FROM = "/output/training_logs"
 _PROBE_SECONDS = 2
+_REPLICAS = "ReplicaSpecs"
 _CPU = ("cpu", "cpu_limit")
 _MEMORY = ("memory", "memory_limit")
 
@@ -73,10 +81,21 @@ class Bundle:
             holder["labels"].setdefault(USER_ID, digest)
         return copied
 
+    def refused_in_restricted(self) -> list[str]:
+        """What flags asked for that a namespace of the standard `restricted` refuses."""
+        rows = next(rows for name, rows in self.job["spec"].items() if name.endswith(_REPLICAS))
+        pods = [row["template"]["spec"] for row in rows.values()]
+        pods += [
+            item["spec"]["template"]["spec"]
+            for item in self.companions
+            if item["kind"] == "Deployment"
+        ]
+        return list(dict.fromkeys(text for pod in pods for text in beyond_restricted(pod)))
+
     def _labelled_by_user(self) -> Iterator[Raw]:
         yield self.job["metadata"]
         for field, replicas in self.job["spec"].items():
-            if field.endswith("ReplicaSpecs"):
+            if field.endswith(_REPLICAS):
                 yield from (row["template"]["metadata"] for row in replicas.values())
         for item in self.companions:
             if item["kind"] != "ConfigMap":
@@ -88,6 +107,8 @@ class Bundle:
 def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - frozen
     """Everything that `arena submit` creates, except the record of the submission."""
     _validate(args)
+    if site.restricted:
+        args = replace(args, working_dir=args.working_dir or RESTRICTED_HOME)
     present = roles.roles_of(args)
     labels = _labels(args)
     metadata: Raw = {"name": args.name, "labels": labels, "annotations": _annotations(args)}
@@ -265,7 +286,8 @@ def _tensorboard_pod(args: Submission, site: Site, writer: str) -> Raw:
         "volumes": pod_volumes,
         "containers": [{key: value for key, value in container.items() if value}],
     }
-    return {key: value for key, value in spec.items() if value}
+    chosen = {key: value for key, value in spec.items() if value}
+    return restricted(chosen) if site.restricted else chosen
 
 
 def _search_path(site: Site) -> list[Raw]:

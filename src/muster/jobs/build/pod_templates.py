@@ -28,6 +28,9 @@ PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 ENI = "k8s.aliyun.com/eni"
 WORKERS = "workers"
 """The environment variable with the number of workers."""
+RESTRICTED_USER = 1000
+RESTRICTED_HOME = "/tmp"
+"""Images give root a home and a working directory that nobody else may enter."""
 _DOLLARS = re.compile(r"\$\([^)]*\)|\$\$")
 _SPECIAL = re.compile(r"\$+\(|\$\$+")
 SHELLS = frozenset({"ash", "bash", "dash", "ksh", "sh", "zsh"})
@@ -71,7 +74,42 @@ def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
         ),
         "containers": [_main(args, role, mounts, environment)],
     }
-    return {"metadata": metadata, "spec": {key: value for key, value in spec.items() if value}}
+    chosen = {key: value for key, value in spec.items() if value}
+    return {"metadata": metadata, "spec": restricted(chosen) if site.restricted else chosen}
+
+
+def restricted(spec: Raw) -> Raw:
+    """The pod as the standard `restricted` wants it; what the user asked for beyond it stays."""
+    user = {"runAsUser": RESTRICTED_USER, **spec.get("securityContext", {})}
+    profile = {"type": "RuntimeDefault"}
+    rows: Raw = {
+        field: [_without_privileges(container) for container in spec[field]]
+        for field in ("initContainers", "containers")
+        if field in spec
+    }
+    security = {**user, "runAsNonRoot": True, "seccompProfile": profile}
+    return {**spec, **rows, "securityContext": security}
+
+
+def _without_privileges(container: Raw) -> Raw:
+    capabilities = (container.get("securityContext") or {}).get("capabilities") or {}
+    dropped = {"capabilities": {**capabilities, "drop": ["ALL"]}}
+    # A user whom the image does not know has no home directory.
+    named = {row["name"] for row in container.get("env", [])}
+    home = [] if "HOME" in named else [{"name": "HOME", "value": RESTRICTED_HOME}]
+    security = {"allowPrivilegeEscalation": False, **dropped}
+    return {**container, "env": [*container.get("env", []), *home], "securityContext": security}
+
+
+def beyond_restricted(spec: Raw) -> list[str]:
+    """What a pod has that the standard `restricted` forbids and that a flag asked for."""
+    found = [name for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]
+    paths = [row["hostPath"]["path"] for row in spec.get("volumes", []) if "hostPath" in row]
+    found += [f"the directory {path} of the node" for path in paths]
+    rows = (row["securityContext"]["capabilities"].get("add", []) for row in spec["containers"])
+    if not spec["securityContext"]["runAsUser"]:
+        found.append("the user 0")
+    return [*found, *(f"the capability {name}" for added in rows for name in added)]
 
 
 def _common(args: Submission) -> Raw:
@@ -95,7 +133,9 @@ def surroundings(args: Submission) -> Raw:
     secrets = [flag_values.object_name("--image-pull-secret", s) for s in args.image_pull_secret]
     if args.priority:
         flag_values.object_name("--priority", args.priority)
+    user = flag_values.user_id("--run-as-user", args.run_as_user)
     return {
+        "securityContext": {} if user is None else {"runAsUser": user},
         "tolerations": [flag_values.toleration(text) for text in args.toleration],
         "imagePullSecrets": [{"name": name} for name in secrets],
         "priorityClassName": args.priority,

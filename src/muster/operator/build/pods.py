@@ -100,6 +100,10 @@ def main_container(manifest: Raw, replica: Replica, job: Job) -> Raw:
     return next(row for row in containers if row["name"] == replica_spec.container)
 
 
+WITHOUT_PRIVILEGES: Raw = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""Of the operator's own containers, which must not keep a pod out of a restricted namespace."""
+
+
 def append(owner: Raw, field: str, *items: Raw) -> None:
     """Append to a list of a new manifest. The list may be the template's, so it is replaced."""
     owner[field] = [*(owner.get(field) or ()), *items]

@@ -26,7 +26,12 @@ from muster.jobs import names
 from muster.jobs.job import Job, Replica
 from muster.operator.build.addresses import headless
 from muster.operator.build.labels import index_of, job_selector, owned_manifest, role_of
-from muster.operator.build.pods import add_environment, append, main_container
+from muster.operator.build.pods import (
+    WITHOUT_PRIVILEGES,
+    add_environment,
+    append,
+    main_container,
+)
 from muster.operator.decision_types import Create
 from muster.operator.frameworks.framework import Framework
 
@@ -299,6 +304,7 @@ def _deliver_kubectl(manifest: Raw, main: Raw, job: Job, image: str) -> None:
         "image": image,
         "resources": {"limits": amounts, "requests": amounts},
         "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
+        "securityContext": WITHOUT_PRIVILEGES,
     }
     add_environment(container, {"TARGET_DIR": folder, "NAMESPACE": job.namespace})
     append(manifest["spec"], "initContainers", container)

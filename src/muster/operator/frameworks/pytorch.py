@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubekit.objects.annotation_values import read_integer
-from muster.operator.build.pods import add_environment, append
+from muster.operator.build.pods import WITHOUT_PRIVILEGES, add_environment, append
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -105,5 +105,6 @@ def _wait_for_master(manifest: Raw, hosts: Addresses) -> None:
             "limits": {"cpu": "100m", "memory": "20Mi"},
             "requests": {"cpu": "50m", "memory": "10Mi"},
         },
+        "securityContext": WITHOUT_PRIVILEGES,
     }
     append(manifest["spec"], "initContainers", container)

@@ -55,6 +55,7 @@ SHARED: dict[str, Effect] = {
     "--label": Effect("k=v", "@/template/metadata/labels/k", "v"),
     "--image-pull-secret": Effect("s", "pod:@/imagePullSecrets", [{"name": "s"}]),
     "--image-pull-policy": Effect("Never", "main:@/imagePullPolicy", "Never"),
+    "--run-as-user": Effect("7", "pod:@/securityContext", {"runAsUser": 7}),
     "--model-name": Effect("m", "job/metadata/labels/modelName", "m", ("--model-source=pvc://a",)),
     "--model-source": Effect(
         "pvc://c/m", "job/metadata/annotations/muster.dev~model-dir", "/d/m", ("--data=c:/d",)
