@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from kubekit.rights import rule
 from muster import __version__
 from muster.client.manifests import yaml_writer
 from muster.contract import crds
@@ -56,7 +55,7 @@ def files() -> dict[Path, str]:
     """Every generated file and its text."""
     return {
         ROOT / "deploy" / "muster.yaml": _plain_manifests(),
-        CHART / "crds" / "crds.yaml": crds.as_yaml(crds.load_all()),
+        CHART / "crds" / "crds.yaml": crds.as_yaml(manifests.definitions(Values())),
         CHART / "values.schema.json": _values_schema(),
         CHART / "templates" / "_rules.tpl": _chart_rules(),
         CHART / "templates" / "admission.yaml": _chart_policy(),
@@ -133,8 +132,9 @@ def _chart_rules() -> str:
             _template(f"{component}.{place}", rows) for place, rows in rules.items() if rows
         ]
     sections += [
-        _template(f"users.{name}", [rule(JOB_KINDS, verbs)])
-        for name, verbs in roles.USER_VERBS.items()
+        _template(f"users.{name}.{what}", [roles.user_rule(kinds, name)])
+        for name in roles.USER_VERBS
+        for what, kinds in (("jobs", JOB_KINDS), ("gangs", roles.GROUPS))
     ]
     text = "\n\n".join(sections) + "\n"
     # The leases of scheduler names follow the values.

@@ -156,7 +156,6 @@ def extensions(data: Path) -> Extensions:
     from localkube.node.log_archive import LogOwners
     from localkube.node.machine.python_interpreter import PodPrograms
     from muster.contract import crds, local_cluster_names
-    from muster.contract.gang_dialects import DIALECTS
     from muster.contract.job_kinds import JOB_KINDS
     from muster.install.objects.roles import user_roles
     from muster.jobs.job_status import ended_at
@@ -168,7 +167,7 @@ def extensions(data: Path) -> Extensions:
         kinds=KnownKinds(
             unknown_field_paths,
             crds.immutable_fields(),
-            tuple(user_roles([kind for dialect in DIALECTS for kind in dialect.kinds])),
+            tuple(user_roles()),
         ),
         logs=LogOwners(JOB_KINDS, ended_at),
         programs=PodPrograms(

@@ -429,7 +429,7 @@
   - get
 {{- end }}
 
-{{- define "muster.rules.users.view" }}
+{{- define "muster.rules.users.view.jobs" }}
 - apiGroups:
   - kubeflow.org
   resources:
@@ -443,7 +443,22 @@
   - watch
 {{- end }}
 
-{{- define "muster.rules.users.edit" }}
+{{- define "muster.rules.users.view.gangs" }}
+- apiGroups:
+  - scheduling.k8s.io
+  - scheduling.volcano.sh
+  - scheduling.incubator.k8s.io
+  - scheduling.sigs.dev
+  - scheduling.x-k8s.io
+  resources:
+  - podgroups
+  verbs:
+  - get
+  - list
+  - watch
+{{- end }}
+
+{{- define "muster.rules.users.edit.jobs" }}
 - apiGroups:
   - kubeflow.org
   resources:
@@ -451,6 +466,23 @@
   - mpijobs
   - pytorchjobs
   - jaxjobs
+  verbs:
+  - create
+  - update
+  - patch
+  - delete
+  - deletecollection
+{{- end }}
+
+{{- define "muster.rules.users.edit.gangs" }}
+- apiGroups:
+  - scheduling.k8s.io
+  - scheduling.volcano.sh
+  - scheduling.incubator.k8s.io
+  - scheduling.sigs.dev
+  - scheduling.x-k8s.io
+  resources:
+  - podgroups
   verbs:
   - create
   - update

@@ -106,9 +106,10 @@ def _refuse_helm(found: Found) -> None:
 def _crds(request: Request, found: Found) -> tuple[list[Raw], list[Raw], list[str]]:
     """Our CRDs to apply, CRDs of others with our versions added, and notes about the rest."""
     own, extended, notes = [], [], []
+    wanted = manifests.definitions(request.values)
     for crd in load_all():
         theirs = found.crds.get(crd["metadata"]["name"])
-        if theirs is None and CRDS_UNREAD in found.unread:
+        if theirs is None and (crd not in wanted or CRDS_UNREAD in found.unread):
             continue
         if theirs is None or (theirs["metadata"].get("labels") or {}).get(PART_OF) == "muster":
             own.append(crd)

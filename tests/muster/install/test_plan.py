@@ -67,7 +67,9 @@ def test_everything_is_applied_on_an_empty_cluster() -> None:
     result = planned(Found())
 
     assert names(result, "Namespace") == ["muster"]
-    assert len(names(result, "CustomResourceDefinition")) == len(crds.load_all())
+    kinds = ("tfjobs", "mpijobs", "pytorchjobs", "jaxjobs", "podgroups", "queues", "hypernodes")
+    brought = [name.partition(".")[0] for name in names(result, "CustomResourceDefinition")]
+    assert sorted(brought) == sorted(kinds)
     assert names(result, "Deployment") == DEPLOYMENTS
 
 
@@ -114,6 +116,29 @@ def test_a_crd_that_a_webhook_converts_is_not_taken() -> None:
 
     with pytest.raises(UsageError, match="webhook"):
         planned(Found(crds=found), take_crds=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "group"),
+    [
+        ({}, "scheduling.volcano.sh"),
+        ({"gang_dialect": "coscheduling"}, "scheduling.x-k8s.io"),
+        ({"gang_scheduler_name": "scheduler-plugins-scheduler"}, "scheduling.x-k8s.io"),
+        ({"gang_dialect": "kube-batch"}, "scheduling.incubator.k8s.io"),
+        ({"gang_dialect": "pdb"}, ""),
+        ({"gang_dialect": "native"}, ""),  # the cluster's own
+    ],
+)
+def test_of_the_groups_of_gangs_only_those_of_the_dialect_are_brought(
+    given: dict[str, str], group: str
+) -> None:
+    without = SchedulerValues(enabled=False)
+    result = planned(
+        Found(), Values(image="x", operator=OperatorValues(**given), scheduler=without)
+    )
+
+    found = [name for name in names(result, "CustomResourceDefinition") if "podgroups" in name]
+    assert found == ([f"podgroups.{group}"] if group else [])
 
 
 @pytest.mark.parametrize(

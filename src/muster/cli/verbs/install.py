@@ -232,13 +232,16 @@ def _apply(client: BlockingClient, plan: Plan, removed: Sequence[Removed]) -> No
 
 @contextmanager
 def _missing_rights_listed() -> Iterator[None]:
-    """With --debug, list the missing rights before the one sentence about them."""
+    """List the missing rights before the one sentence about them: with --debug, or if they are few.
+
+    Whoever installs for one namespace wants to know what to ask for.
+    """
     from muster.install.missing_rights import NotAllowed
 
     try:
         yield
     except NotAllowed as error:
-        for sentence in error.missing if Tracebacks.shown else ():
+        for sentence in error.missing if Tracebacks.shown or error.in_namespace else ():
             note(sentence)
         raise
 

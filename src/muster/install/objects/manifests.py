@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubekit.objects.kinds import POD_SECURITY
 from muster.contract import crds
+from muster.contract.gang_dialects import GROUP_KINDS, dialect_of_scheduler
 from muster.contract.waiting_line_format import NAMESPACE as DEFAULT_LEASE_NAMESPACE
 from muster.install.objects import admission_policy, roles
 from muster.install.objects.roles import labels, lease_namespace, metadata
@@ -36,15 +38,28 @@ def build(values: Values, namespace: str) -> list[Raw]:
     """Every object: the namespace, the CRDs, then each component's."""
     return [
         namespace_of(values, namespace),
-        *crds.load_all(),
+        *definitions(values),
         *components(values, namespace),
+    ]
+
+
+def definitions(values: Values) -> list[Raw]:
+    """The CRDs: of the groups of gangs, only that of the operator's dialect."""
+    own = values.operator
+    by_scheduler = dialect_of_scheduler(own.gang_scheduler_name) or "volcano"
+    kind = GROUP_KINDS[by_scheduler if own.gang_dialect == "auto" else own.gang_dialect]
+    used = kind.resource if kind is not None else ""
+    return [
+        crd
+        for crd in crds.load_all()
+        if crd["spec"]["names"]["kind"] != "PodGroup" or crd["metadata"]["name"] == used
     ]
 
 
 def namespace_of(values: Values, name: str) -> Raw:
     """The namespace of the components; where jobs run too, pods are not restricted."""
     restricted = name != values.operator.watch_namespace
-    security = {"pod-security.kubernetes.io/enforce": "restricted"} if restricted else {}
+    security = {POD_SECURITY: "restricted"} if restricted else {}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -57,7 +72,7 @@ def components(values: Values, namespace: str) -> list[Raw]:
     objects: list[Raw] = []
     # For one namespace there are none: these are objects of the whole cluster.
     if not values.operator.watch_namespace:
-        objects += roles.user_roles() if values.operator.enabled else ()
+        objects += _user_roles(values)
         objects += roles.dashboard_roles() if values.dashboard.enabled else ()
         if values.operator.enabled and values.admission_policy:
             objects += admission_policy.build()
@@ -65,6 +80,13 @@ def components(values: Values, namespace: str) -> list[Raw]:
         objects += roles.build(component, values, namespace)
         objects += _workload(component, values, namespace)
     return objects
+
+
+def _user_roles(values: Values) -> list[Raw]:
+    """What users may do, but with a dashboard alone, which works with the rights they have."""
+    if not (values.operator.enabled or values.scheduler.enabled):
+        return []
+    return roles.user_roles(jobs=values.operator.enabled)
 
 
 def _workload(component: str, values: Values, namespace: str) -> list[Raw]:

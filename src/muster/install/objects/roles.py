@@ -9,20 +9,20 @@ Kubernetes' own role `edit` has the second part too, with the jobs that an insta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, NODES, PODS
-from kubekit.rights import READ, Rights, Rule, rule
+from kubekit.rights import READ, Resource, Rights, Rule, rule
 from muster.contract import operator_rights, scheduler_rights
 from muster.contract.crds import PART_OF
+from muster.contract.gang_dialects import DIALECTS
 from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.waiting_line_format import CONFIG_MAP
 from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import Raw
     from muster.install.objects.values import Values
 
@@ -144,23 +144,30 @@ def editor_rights() -> Rights:
     )
 
 
+GROUPS = tuple(dict.fromkeys(kind for dialect in DIALECTS for kind in dialect.kinds))
+"""The kinds of objects by which gangs are declared. A budget counts, too, and `edit` has it."""
 USER_VERBS = {
     "view": ("get", "list", "watch"),
     "edit": ("create", "update", "patch", "delete", "deletecollection"),
 }
 
 
-def user_roles(kinds: Sequence[Kind[Any]] = ()) -> list[Raw]:
-    """What Kubernetes' own roles `view`, `edit` and `admin` mean for jobs, and for these kinds, by
-    aggregation."""
+def user_roles(*, jobs: bool = True) -> list[Raw]:
+    """What Kubernetes' own roles `view`, `edit` and `admin` mean for gangs and for jobs, by
+    aggregation; without `jobs`, which another operator's roles are for, only for gangs."""
     return [
         _role(
             "ClusterRole",
             {"name": f"muster-{name}", "labels": {**labels(), f"{AGGREGATE}{name}": "true"}},
-            [rule(each, verbs) for each in filter(None, (JOB_KINDS, kinds))],
+            [*([user_rule(JOB_KINDS, name)] if jobs else []), user_rule(GROUPS, name)],
         )
-        for name, verbs in USER_VERBS.items()
+        for name in USER_VERBS
     ]
+
+
+def user_rule(kinds: Iterable[Resource], role: str) -> Rule:
+    """What the users of a role may do with these kinds."""
+    return rule(kinds, USER_VERBS[role])
 
 
 def _role(kind: str, meta: Raw, rules: Iterable[Rule]) -> Raw:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -16,11 +17,14 @@ import yaml
 from kubekit.objects.kinds import CRDS, DEPLOYMENTS, PODS, ROLE_BINDINGS
 from kubekit.objects.meta import Raw
 from muster.cli import main
+from muster.contract.crds import load_all
 from muster.contract.job_kinds import TFJOBS
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
+from tests.repository import ROOT
 from tests.waiting import until
 
+CHART = ROOT / "deploy" / "chart"
 IMAGE = ("--image", "registry.example.com/muster:1")
 Run = Callable[..., tuple[int, str, str]]
 TEMPLATE: Raw = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
@@ -75,6 +79,7 @@ def test_an_installation_from_beginning_to_end(cluster: ControlPlane, run: Run) 
     code, out, err = run("install", *IMAGE, "--yes")
     assert code == 0, err
     assert "deployment.apps/muster-operator created" in out
+    assert re.findall(r"/(podgroups\S+) created", out) == ["podgroups.scheduling.volcano.sh"]
     assert "muster-scheduler: 2 of 2 ready" in err
     assert "cluster: muster-test (from --kubeconfig)" in err
 
@@ -499,6 +504,81 @@ def test_a_user_who_may_grant_nothing_gets_one_sentence(cluster: ControlPlane, r
 
 @pytest.mark.kube
 @pytest.mark.slow
+def test_the_administrator_of_a_namespace_learns_every_rule_that_is_missing_and_then_installs(
+    cluster: ControlPlane, run: Run
+) -> None:
+    assert cluster.kubectl("create", "namespace", "lab").returncode == 0
+    crds = yaml.safe_dump_all(load_all())
+    (cluster.folder / "crds.yaml").write_text(crds)
+    cluster.kubectl("apply", "--server-side", "-f", str(cluster.folder / "crds.yaml"))
+    cluster.kubectl(
+        "create", "rolebinding", "nina", "-n", "lab", "--clusterrole=admin", "--user=nina"
+    )
+    nina = ("-n", "lab", *as_user(cluster, "nina"))
+    words = (*IMAGE, "--yes", "--no-wait", "--operator-only", "--watch-namespace", "lab", *nina)
+
+    code, out, err = run("install", *words)
+
+    assert (code, out) == (4, "")
+    assert "Traceback" not in err
+    rules = re.findall(r"add the rule (\{.*\}) in the namespace lab$", err, re.MULTILINE)
+    assert rules
+    role = {"metadata": {"name": "gangs"}, "rules": [yaml.safe_load(rule) for rule in rules]}
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/lab/roles"
+    status, answer = cluster.request("POST", path, role)
+    assert status == 201, answer
+    cluster.kubectl("create", "rolebinding", "gangs", "-n", "lab", "--role=gangs", "--user=nina")
+    until(lambda: run("install", *words)[0] == 0, what="the rules are enough")
+    code, out, err = run("install", "--yes", "--no-wait", "--replicas=1", *nina)
+    assert code == 0, err
+    assert "operator.replicas: 2 -> 1" in err
+    assert out.endswith("installed in the namespace lab: operator\n")
+    _, out, err = run("doctor", *nina)
+    assert "Traceback" not in err
+    assert "ok       api server" in out
+    code, out, err = run("uninstall", "--yes", *nina)
+    assert code == 0, err
+    assert "deployment/muster-operator in the namespace lab deleted" in out
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_helm_installs_after_an_uninstallation_and_the_other_way_round(
+    cluster: ControlPlane, run: Run, helm: Path
+) -> None:
+    """The roles by which users work with their jobs stay each time, and keep neither out."""
+
+    def chart(*words: str) -> None:
+        command = [helm, *words, "--kubeconfig", cluster.kubeconfig, "--namespace", "muster"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+
+    def rights() -> list[Raw]:
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/muster-edit"
+        status, role = cluster.request("GET", path)
+        assert status == 200
+        return list(role["rules"])
+
+    assert run("install", *IMAGE, "--yes", "--no-wait")[0] == 0
+    assert run("uninstall", "--yes")[0] == 0
+    wanted = rights()
+
+    chart("install", "train", str(CHART), "--set", "image=i:1", "--create-namespace")
+    assert rights() == wanted
+    code, _, err = run("install", *IMAGE, "--yes", "--no-wait")
+    assert (code, "was installed with Helm" in err) == (2, True)
+    chart("upgrade", "train", str(CHART), "--reuse-values", "--set", "image=i:2")
+    chart("rollback", "train", "1")
+    assert rights() == wanted
+    chart("uninstall", "train")
+    assert rights() == wanted
+
+    assert run("install", *IMAGE, "--yes", "--no-wait")[0] == 0
+    assert run("uninstall", "--yes")[0] == 0
+
+
+@pytest.mark.kube
+@pytest.mark.slow
 def test_a_user_without_a_role_who_submits_a_job_gets_the_command_that_allows_it(
     cluster: ControlPlane, run: Run, tmp_path: Path
 ) -> None:
@@ -522,6 +602,9 @@ def test_a_user_without_a_role_who_submits_a_job_gets_the_command_that_allows_it
     assert cluster.kubectl(*shlex.split(command)[1:]).returncode == 0
     asked = ("auth", "can-i", "create", "tfjobs.kubeflow.org", "--as=frank")
     until(lambda: cluster.kubectl(*asked).stdout == "yes\n", what="the role edit includes jobs")
+    for group in ("scheduling.volcano.sh", "scheduling.x-k8s.io", "scheduling.incubator.k8s.io"):
+        asked = ("auth", "can-i", "create", f"podgroups.{group}", "--as=frank")
+        assert cluster.kubectl(*asked).stdout == "yes\n", group
     assert run("submit", *words)[0] == 0
     cluster.request("DELETE", TFJOBS.path("default", "f"))
     assert run("uninstall", "--yes")[0] == 0

@@ -193,17 +193,6 @@ def _no_operator(plane: ControlPlane) -> Iterator[None]:
 
 
 @contextmanager
-def _unserved_dialect(plane: ControlPlane) -> Iterator[None]:
-    """A pod that names a group of a kind that is not installed."""
-    labels = {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}
-    with (
-        removed(CRDS.path(name="podgroups.scheduling.x-k8s.io"), plane),
-        pending("p", metadata=labels)(plane),
-    ):
-        yield
-
-
-@contextmanager
 def _queue(plane: ControlPlane) -> Iterator[None]:
     """A gang whose group names a queue."""
     group = {"metadata": {"name": "g"}, "spec": {"minMember": 1, "queue": "research"}}
@@ -345,9 +334,9 @@ FAULTS: dict[str, Fault] = {
         "error", "scheduler names", "deployment kube-batch in the namespace default", "stop one",
     ),
     "a dialect that is not served": Fault(
-        _unserved_dialect,
+        pending("p", metadata={"labels": {"scheduling.x-k8s.io/pod-group": "g"}}),
         "error", "gang dialects", "the gang default/g needs podgroups.scheduling.x-k8s.io",
-        AGAIN,
+        "muster crds podgroups.scheduling.x-k8s.io | muster apply",
     ),
     "a group that does not exist": Fault(
         pending("p", metadata={"annotations": {"scheduling.k8s.io/group-name": "ghost"}}),

@@ -53,6 +53,7 @@ CHOICES: dict[str, Any] = {
     },
 }
 CURRENT = ("--kube-version", "1.36.3")
+CRD = "CustomResourceDefinition"
 POLICY = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
 
@@ -82,12 +83,38 @@ def test_the_chart_gives_the_objects_of_install(helm: Path, choice: str, tmp_pat
 
     text = run(helm, "template", "muster", str(CHART), *words)
 
-    from_chart = by_name([item for item in yaml.safe_load_all(text) if item])
+    from_chart = by_name(
+        [item for item in yaml.safe_load_all(text) if item and item["kind"] != CRD]
+    )
+    for name in ("view", "edit"):
+        if role := from_chart.get(("ClusterRole", "", f"muster-{name}")):
+            del role["metadata"]["annotations"]  # by which they stay with the jobs
     installed = values.check(values.read(file.read_text(), "values.yaml"))
-    expected = by_name(manifests.build(installed, "there")[1:])  # Helm makes the namespace itself
+    expected = by_name(manifests.components(installed, "there"))
     assert sorted(from_chart) == sorted(expected)
     for name, item in expected.items():
         assert from_chart[name] == item, name
+
+
+def test_the_chart_brings_the_crds_of_its_default_dialect() -> None:
+    """Helm makes no CRD from values."""
+    text = (CHART / "crds" / "crds.yaml").read_text()
+
+    assert list(yaml.safe_load_all(text)) == manifests.definitions(values.Values())
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_the_chart_refuses_names_without_the_one_that_the_operator_gives_to_gangs(
+    helm: Path,
+) -> None:
+    words = ["template", "muster", str(CHART), *CURRENT, "--set", "image=x"]
+    words += ["--set", "scheduler.names={volcano}"]
+
+    result = subprocess.run([helm, *words], capture_output=True, text=True, check=False)
+
+    assert result.returncode != 0
+    assert "operator.gangSchedulerName is muster, and nothing answers to it" in result.stderr
 
 
 @pytest.mark.kube

@@ -97,6 +97,22 @@ def test_an_operator_for_one_namespace_has_rights_there_alone() -> None:
     assert "--leader-elect-resource-namespace=team" in words["containers"][0]["args"]
 
 
+def test_users_may_work_with_groups_of_gangs_and_with_the_jobs_of_our_operator() -> None:
+    def resources(role: str, **given: Any) -> list[str]:
+        rules = of_kind(built(**given), "ClusterRole")[role]["rules"]
+        return [name for row in rules for name in row["resources"]]
+
+    jobs = ["tfjobs", "mpijobs", "pytorchjobs", "jaxjobs"]
+    for role in ("muster-view", "muster-edit"):
+        assert resources(role) == [*jobs, "podgroups"]
+        assert resources(role, operator=OperatorValues(enabled=False)) == ["podgroups"]
+    neither = {
+        "operator": OperatorValues(enabled=False),
+        "scheduler": SchedulerValues(enabled=False),
+    }
+    assert "muster-edit" not in of_kind(built(**neither), "ClusterRole")
+
+
 def test_the_lease_rule_has_one_lease_for_each_scheduler_name() -> None:
     objects = built(scheduler=SchedulerValues(names=("volcano", "My.Own")))
     rules = of_kind(objects, "Role")["muster-scheduler"]["rules"]
