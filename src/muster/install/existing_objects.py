@@ -118,7 +118,7 @@ def installed(client: BlockingClient, namespace: str) -> Installed:
     if values is not None:
         with contextlib.suppress(NotFound, Forbidden):
             policies = client.list(ADMISSION_POLICIES[0], labels=LABELS).items
-            values = installed_values.with_policies(values, policies)
+            values = installed_values.with_policies(values, policies, namespace)
     return Installed(values, tuple(reader.unread))
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.quantity import parse_quantity
 from muster.contract.scheduler_rights import NAMES
-from muster.install.objects import admission_policy
+from muster.install.objects import admission_policy, priority_policy
 from muster.install.objects.manifests import SETTINGS_FILE
 from muster.install.objects.values import (
     COMPONENTS,
@@ -95,11 +95,16 @@ def read(objects: Iterable[Raw]) -> Values | None:
     )
 
 
-def with_policies(values: Values, objects: Iterable[Raw]) -> Values:
-    """The values of an installation on a cluster with admission policies, which has these."""
-    names = {row["metadata"]["name"] for row in objects}
+def with_policies(values: Values, policies: Iterable[Raw], namespace: str) -> Values:
+    """The values of an installation in a namespace, on a cluster that has these policies."""
+    found = {row["metadata"]["name"]: row for row in policies}
     could = values.operator.enabled and not values.operator.watch_namespace
-    return replace(values, admission_policy=not could or admission_policy.NAME in names)
+    priorities = found.get(priority_policy.NAME)
+    return replace(
+        values,
+        admission_policy=not could or admission_policy.NAME in found,
+        priority_classes=priority_policy.read(priorities, namespace) if priorities else {},
+    )
 
 
 def _words(deployment: Raw) -> _Words:

@@ -84,6 +84,13 @@ def _components(values: Values, namespace: str, found: Found) -> tuple[list[Raw]
     """The objects of the components, without those that the cluster cannot have."""
     objects = manifests.components(values, namespace)
     policies = {kind.kind for kind in ADMISSION_POLICIES}
+    if values.priority_classes and not found.serves_policies:
+        raise UsageError(
+            f"the cluster has no {ADMISSION_POLICIES[0].kind} (Kubernetes 1.30), so namespaces "
+            "cannot be kept from a PriorityClass",
+            hint="Install without --priority-class, and with the scheduler's setting preempt: "
+            "false if priorities must not matter.",
+        )
     if found.serves_policies or policies.isdisjoint(item["kind"] for item in objects):
         return objects, []
     return [item for item in objects if item["kind"] not in policies], [

@@ -23,7 +23,8 @@ def chosen(text: dict[str, Any]) -> Values:
 def read(objects: list[Raw]) -> Values:
     found = installed_values.read(objects)
     assert found is not None
-    return installed_values.with_policies(found, objects)
+    policies = [row for row in objects if row["kind"] == "ValidatingAdmissionPolicy"]
+    return installed_values.with_policies(found, policies, "there")
 
 
 def test_no_components_are_no_installation() -> None:

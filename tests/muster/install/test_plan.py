@@ -130,7 +130,7 @@ def test_a_crd_that_a_webhook_converts_is_not_taken() -> None:
     ],
 )
 def test_of_the_groups_of_gangs_only_those_of_the_dialect_are_brought(
-    given: dict[str, str], group: str
+    given: dict[str, Any], group: str
 ) -> None:
     without = SchedulerValues(enabled=False)
     result = planned(
@@ -425,6 +425,14 @@ def test_a_user_who_may_not_read_crds_installs_none() -> None:
     kinds = {row["kind"] for row in planned(found, tenant).objects}
 
     assert kinds & {"CustomResourceDefinition", "Namespace", "ClusterRole"} == set()
+
+
+def test_a_cluster_that_cannot_keep_namespaces_from_a_class_is_refused() -> None:
+    values = Values(image="x", priority_classes={"high": ("team",)})
+
+    assert "muster-priorities" in names(planned(Found(), values), "ValidatingAdmissionPolicy")
+    with pytest.raises(UsageError, match="so namespaces cannot be kept from a PriorityClass"):
+        planned(Found(serves_policies=False), values)
 
 
 def test_a_cluster_without_admission_policies_gets_none_and_a_note() -> None:

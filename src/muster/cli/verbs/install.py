@@ -82,6 +82,13 @@ if TYPE_CHECKING:
     help="What restarts when a replica of a job that does not say fails.  [default: replica]",
 )
 @click.option(
+    "--priority-class",
+    "priority_classes",
+    multiple=True,
+    metavar="CLASS=NAMESPACE,…",
+    help="Only pods of these namespaces may use this PriorityClass.  [repeatable]",
+)
+@click.option(
     "--replicas",
     type=click.IntRange(1, 20),
     help="Pods of the operator and of the scheduler.  [default: 2]",
@@ -284,6 +291,10 @@ def _values(given: dict[str, Any], installed: Values) -> Values:
         default_restart=given["default_restart"] or operator.default_restart,
     )
     chosen = replace(values, operator=operator, scheduler=scheduler, dashboard=dashboard)
+    if given["priority_classes"]:
+        rows = (text.partition("=") for text in given["priority_classes"])
+        classes = {name: tuple(filter(None, spaces.split(","))) for name, _, spaces in rows}
+        chosen = replace(chosen, priority_classes=classes)
     image = values.image if given["image"] is None else given["image"]
     return _with_components(replace(chosen, image=image), given)
 

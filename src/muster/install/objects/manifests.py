@@ -18,7 +18,7 @@ from kubekit.objects.kinds import POD_SECURITY
 from muster.contract import crds
 from muster.contract.gang_dialects import GROUP_KINDS, dialect_of_scheduler
 from muster.contract.waiting_line_format import NAMESPACE as DEFAULT_LEASE_NAMESPACE
-from muster.install.objects import admission_policy, roles
+from muster.install.objects import admission_policy, priority_policy, roles
 from muster.install.objects.roles import labels, lease_namespace, metadata
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def components(values: Values, namespace: str) -> list[Raw]:
         objects += roles.dashboard_roles() if values.dashboard.enabled else ()
         if values.operator.enabled and values.admission_policy:
             objects += admission_policy.build()
+        if values.priority_classes:
+            objects += priority_policy.build(values.priority_classes, namespace)
     for component in values.components:
         objects += roles.build(component, values, namespace)
         objects += _workload(component, values, namespace)

@@ -25,6 +25,7 @@ from muster.scheduler.settings import Settings
 NAMESPACE = "muster"
 COMPONENTS = ("operator", "scheduler", "dashboard")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_CLASS = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 Count = Annotated[int, msgspec.Meta(ge=1, le=20)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 HostName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")]
@@ -109,6 +110,8 @@ class Values(Strict, frozen=True):
     network_policy: bool = True
     admission_policy: bool = True
     """Whether the API server rejects jobs with obvious mistakes, where it can."""
+    priority_classes: dict[str, tuple[str, ...]] = {}
+    """PriorityClasses, and the only namespaces whose pods may use each."""
     node_selector: dict[str, str] = {}
     tolerations: tuple[dict[str, Any], ...] = ()
     priority_class_name: str = ""
@@ -172,6 +175,7 @@ def check_each(values: Values) -> None:
     """UsageError if a value could never work, whatever the others are."""
     if watched := values.operator.watch_namespace:
         check_namespace(watched, "--watch-namespace")
+    _check_priority_classes(values)
     for name in values.scheduler.names:
         _check_scheduler_name(name, "--scheduler-name")
     _check_scheduler_name(values.operator.gang_scheduler_name, "operator.gangSchedulerName")
@@ -208,6 +212,23 @@ def check_namespace(name: str, flag: str) -> str:
             hint=f"Use at most 63 lower-case letters, digits and '-'{example}.",
         )
     return name
+
+
+def _check_priority_classes(values: Values) -> None:
+    flag = "--priority-class"
+    if values.priority_classes and values.operator.watch_namespace:
+        raise UsageError(
+            f"{flag} is for an installation for all namespaces",
+            hint="Leave it out, or --watch-namespace.",
+        )
+    for name, namespaces in values.priority_classes.items():
+        if not _CLASS.fullmatch(name):
+            raise UsageError(
+                f"{flag}: {name!r} is not the name of a PriorityClass",
+                hint=f"Write it with its namespaces, for example {flag} high=team-a,team-b.",
+            )
+        for namespace in namespaces:
+            check_namespace(namespace, flag)
 
 
 def _check_scheduler_name(name: str, flag: str) -> None:

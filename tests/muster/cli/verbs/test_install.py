@@ -549,7 +549,8 @@ def test_helm_installs_after_an_uninstallation_and_the_other_way_round(
     """The roles by which users work with their jobs stay each time, and keep neither out."""
 
     def chart(*words: str) -> None:
-        command = [helm, *words, "--kubeconfig", cluster.kubeconfig, "--namespace", "muster"]
+        config = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", "muster")
+        command = [str(helm), *words, *config]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
 

@@ -47,6 +47,7 @@ CHOICES: dict[str, Any] = {
         "podDisruptionBudget": False,
         "networkPolicy": False,
         "admissionPolicy": False,
+        "priorityClasses": {"high": ["team-b", "team-a"], "system-node-critical": []},
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "infra", "operator": "Exists"}],
         "priorityClassName": "system-cluster-critical",
@@ -86,8 +87,8 @@ def test_the_chart_gives_the_objects_of_install(helm: Path, choice: str, tmp_pat
     from_chart = by_name(
         [item for item in yaml.safe_load_all(text) if item and item["kind"] != CRD]
     )
-    for name in ("view", "edit"):
-        if role := from_chart.get(("ClusterRole", "", f"muster-{name}")):
+    for user in ("view", "edit"):
+        if role := from_chart.get(("ClusterRole", "", f"muster-{user}")):
             del role["metadata"]["annotations"]  # by which they stay with the jobs
     installed = values.check(values.read(file.read_text(), "values.yaml"))
     expected = by_name(manifests.components(installed, "there"))
