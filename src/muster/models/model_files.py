@@ -12,7 +12,7 @@ no array is read. `Damaged` means that the file is not complete, so that its ver
   depth and bytes are bounded. Field numbers: onnx/onnx.proto and
   tensorflow/core/protobuf/{saved_model,meta_graph}.proto.
 
-Kept apart because it knows formats and no folders; with `version_reader` it would be too long.
+Kept apart because it knows formats and no folders; with `model_versions` it would be too long.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from kubekit.telemetry import unexpected_errors
 from kubekit.telemetry.unexpected_errors import RepeatedLine
 from muster.contract import exported_models
 from muster.contract.exported_models import MODEL_DIR, MODEL_NAME, Maker, Model, Version
-from muster.models import version_reader
-from muster.models.version_reader import Look
+from muster.models import model_versions
+from muster.models.model_versions import Look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -224,8 +224,8 @@ def _measured(
     top, path, _ = model.place
     try:
         if others is None:
-            return version_reader.remaining(top, path, model.last)
-        return version_reader.look(top, path, model.last, model.model.job.uid, others, is_hidden)
+            return model_versions.remaining(top, path, model.last)
+        return model_versions.look(top, path, model.last, model.model.job.uid, others, is_hidden)
     except OSError as error:  # not ours to read now: nothing is known, so nothing changes
         log.info("the models in %s cannot be read: %s", top, describe(error))
         return model.last

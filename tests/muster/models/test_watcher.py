@@ -22,8 +22,8 @@ from kubekit.watch.informer_cache import Change
 from localkube.node.pod import HostPath, MissingReference, Pod
 from localkube.node.volumes import PodFolders, VolumeDirectories, locate
 from muster.contract.exported_models import DATA_KEY, MODEL, MODEL_DIR
-from muster.models import version_reader
-from muster.models.version_reader import Folder
+from muster.models import model_versions
+from muster.models.model_versions import Folder
 from muster.models.watcher import ModelWatcher
 from tests.api_in_memory import ApiInMemory
 from tests.localkube.node.pod_builders import container, make_pod
@@ -58,7 +58,7 @@ class Node:
 
     def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # Every file counts as settled, unless two looks differ.
-        monkeypatch.setattr(version_reader, "SETTLED", 0)
+        monkeypatch.setattr(model_versions, "SETTLED", 0)
         self.top, self.api, self.events = top, ApiInMemory(slow=0), Events()
         self.claims = Claims()
         self.models = top / "volume"
@@ -139,8 +139,8 @@ async def test_versions_are_published_as_they_appear_newest_first(node: Node) ->
 async def test_a_list_that_lacks_versions_says_so(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version_reader, "MAX_VERSIONS", 2)
-    monkeypatch.setattr(version_reader, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(model_versions, "MAX_VERSIONS", 2)
+    monkeypatch.setattr(model_versions, "MAX_ENTRIES", 3)
     for number in range(3):
         node.export(number)
     node.change(None, node.pod())
@@ -262,8 +262,8 @@ async def test_a_file_that_breaks_its_reader_affects_no_other_job(
             raise error
         original(directory, folder, *rest)
 
-    original = version_reader._read
-    monkeypatch.setattr(version_reader, "_read", read)
+    original = model_versions._read
+    monkeypatch.setattr(model_versions, "_read", read)
     node.export(666, "bad")
     node.export(1)
     node.change(None, node.pod("bad", "/models/bad", job={**JOB, "name": "bad", "uid": "bad"}))
@@ -275,7 +275,7 @@ async def test_a_file_that_breaks_its_reader_affects_no_other_job(
 async def test_a_directory_that_costs_much_does_not_delay_the_others(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(*place: Any) -> version_reader.Look:
+    def slow(*place: Any) -> model_versions.Look:
         if place[1] == "bad":
             looks.append(1)
             started = time.thread_time()
@@ -284,8 +284,8 @@ async def test_a_directory_that_costs_much_does_not_delay_the_others(
         return original(*place)
 
     looks: list[int] = []
-    original = version_reader.look
-    monkeypatch.setattr(version_reader, "look", slow)
+    original = model_versions.look
+    monkeypatch.setattr(model_versions, "look", slow)
     node.change(None, node.pod("bad", "/models/bad", job={**JOB, "name": "bad", "uid": "bad"}))
     node.change(None, node.pod())
     work = await node.watcher._round(check_ended=False)

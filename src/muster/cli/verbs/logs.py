@@ -20,7 +20,7 @@ from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
 from kubekit.request_errors import BadRequest, NotFound
 from muster.cli.options import Target, cluster_options, job_name_completions, type_option
-from muster.cli.show import log_lines
+from muster.cli.show import log_prefixes
 from muster.cli.show.messages import note
 from muster.cli.verb_groups import QuickCommand, now
 from muster.client.jobs import lookup
@@ -101,10 +101,10 @@ def command(
         if everyone:
             warn = partial(note, level="warn")
             chunks = job_logs.read_all(cluster.connect, logs, options, note, warn)
-            printed = log_lines.print_logs(chunks, [source.pod for source in sources])
+            printed = log_prefixes.print_logs(chunks, [source.pod for source in sources])
         else:
             chunks = job_logs.read_one(client, logs, options, note)
-            printed = log_lines.print_log(chunk for _, chunk in chunks)
+            printed = log_prefixes.print_log(chunk for _, chunk in chunks)
         if not printed and job is not None:
             _note_silence(job, logs, wanted)
         if job is not None:

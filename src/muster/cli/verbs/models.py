@@ -213,7 +213,7 @@ def print_versions(top: str, path: str) -> None:
     """
     from muster.client.models.read_models import MARK
     from muster.contract.exported_models import MAX_ENTRIES, Model
-    from muster.models.version_reader import WAIT, settled_look
+    from muster.models.model_versions import WAIT, settled_look
 
     try:
         found = settled_look(top, path)

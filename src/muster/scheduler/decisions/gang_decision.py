@@ -38,7 +38,7 @@ from muster.scheduler.decisions.decision import (
     apply,
 )
 from muster.scheduler.decisions.reasons import Reader, Reason
-from muster.scheduler.gangs import holds, phase, plan_annotation
+from muster.scheduler.gangs import holds, late_members, phase, plan_annotation
 from muster.scheduler.gangs.members import (
     count_succeeded,
     find_missing,
@@ -370,7 +370,7 @@ def _trial(view: GangView, demand: Demand) -> Plan | Unplaced:
 
 def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> Demand:
     known, comes_late = view.known, LATE_ANNOTATION in view.annotations and not view.started
-    late = holds.late_members(view) if comes_late else {}
+    late = late_members.by_role(view) if comes_late else {}
     domain = None
     if view.topology is not None:
         domain = _domain_demand(view, view.topology, held)
@@ -447,7 +447,7 @@ def _commit(view: GangView, plan: Plan, former: Sequence[Hold] = ()) -> tuple[Ac
         is_placeholder = placement.pod.metadata.uid.startswith(holds.PLACEHOLDER)
         (placeholders if is_placeholder else real).append(placement)
     if placeholders:
-        holds.hold_placeholders(view, placeholders, former)
+        holds.hold_placeholders(view, placeholders, former, late_members.by_role(view))
     if not real:
         return ()
     view.bound += tuple(real)
@@ -467,7 +467,7 @@ def _surplus(view: GangView) -> Verdict:
     snapshot, pods = view.known.snapshot, view.members.pending
     held: tuple[Slot, ...] = ()
     if view.held:
-        held = holds.late_holds(view)
+        held = late_members.rooms(view)
         late = {slot.hold.late for slot in held if slot.hold is not None}
         pods = tuple(sorted(pods, key=lambda pod: role_of(pod) not in late))
     demand = _demand(view, pods, held)

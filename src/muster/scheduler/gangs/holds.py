@@ -18,27 +18,24 @@ administrator allows.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.objects.annotation_values import read_duration, read_json
-from kubekit.objects.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from kubekit.objects.meta import ObjectMeta, condition_is_true
-from kubekit.objects.selectors import is_label_key
-from muster.contract.gang import HOLD_ANNOTATION, LATE_ANNOTATION, ON_HOLD_END_ANNOTATION, GangKey
-from muster.contract.gang_dialects import ROLE_ANNOTATION, SINGLE_POD, role_of
-from muster.contract.job_kinds import MPIJOBS
+from kubekit.objects.annotation_values import read_duration
+from kubekit.objects.core import Pod, PodStatus
+from kubekit.objects.meta import condition_is_true
+from muster.contract.gang import HOLD_ANNOTATION, ON_HOLD_END_ANNOTATION, GangKey
+from muster.contract.gang_dialects import SINGLE_POD, role_of
 from muster.scheduler.cluster.nodes import is_schedulable
-from muster.scheduler.cluster.pod_class import PODS, parse_resources
+from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.cluster.snapshot import Hold, Slot, SlotKind
 from muster.scheduler.gangs import phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.snapshot import Placement, Snapshot
@@ -53,10 +50,6 @@ PLACEHOLDER = "placeholder/"
 """How the UID of a placeholder begins."""
 MAX_PLACEHOLDERS = 10_000
 """Members for which room is held before they exist."""
-LATE_ROLES, MAX_LATE_RESOURCES = ("launcher",), 32
-"""The roles that may come late, and how many resources of each an annotation may declare."""
-SMALL_LAUNCHER = {"cpu": 1000, "memory": 1 << 30}
-"""Room for late members, in millicores and bytes, that every gang may have."""
 
 
 # -- how long --------------------------------------------------------------------------------------
@@ -116,10 +109,16 @@ def hold_plan(view: GangView, placements: Iterable[Placement]) -> None:
 
 
 def hold_placeholders(
-    view: GangView, placements: Iterable[Placement], former: Iterable[Hold]
+    view: GangView,
+    placements: Iterable[Placement],
+    former: Iterable[Hold],
+    late: Collection[str],
 ) -> None:
-    """Hold the room of placeholders, for no longer than room was held for them before."""
-    late, full = late_members(view), full_hold(view.known.settings, view.gang, view.now)
+    """Hold the room of placeholders, for no longer than room was held for them before.
+
+    `late` are the roles of the late members among them.
+    """
+    full = full_hold(view.known.settings, view.gang, view.now)
     before = sorted(hold for hold in former if not hold.late)
     for placement in placements:
         role = role_of(placement.pod)
@@ -222,79 +221,10 @@ def placeholders(view: GangView, lacking: Mapping[str, int]) -> Iterator[Pod]:
         siblings = [pod for pod in placed if not role or role_of(pod) == role]
         sibling = min(siblings or members.bound, key=lambda pod: pod.metadata.name)
         for number in islice(numbers, n):
-            yield _placeholder(sibling, f"{sibling.metadata.uid}/{number}")
+            yield placeholder(sibling, f"{sibling.metadata.uid}/{number}")
 
 
-def late_members(view: GangView) -> dict[str, Pod]:
-    """Placeholders for the late members that have no pod yet, by role.
-
-    In the annotation `muster.dev/late`, the operator declares the launcher of an MPIJob, which it
-    creates only once the workers run, with the requests in the job's spec. On a group that is not
-    such a job's own, the annotation has no effect. No quota counts the launcher yet, so it gets no
-    more room than the other members request.
-    """
-    declared = view.gang.declared
-    owner = declared.metadata.controller if declared is not None else None
-    if owner is None or (owner.kind, owner.name) != (MPIJOBS.kind, view.key.name):
-        return {}
-    requested = _read_late(view.annotations) if LATE_ANNOTATION in view.annotations else {}
-    succeeded = view.run.succeeded.values()
-    present = {role_of(pod) for pod in view.gang.pods.values()} | set(succeeded)
-    left = _room_for_late(view)
-    late: dict[str, Pod] = {}
-    for role, requests in sorted(requested.items()):
-        if role not in present:
-            wanted = parse_resources(requests).items()
-            room = {name: max(0, min(n, left[name])) for name, n in wanted}
-            left.subtract(room)
-            # Millicores, bytes, and counts of everything else.
-            amounts = {name: f"{n}m" if name == "cpu" else n for name, n in room.items()}
-            late[role] = _late(view, role, amounts)
-    return late
-
-
-def _room_for_late(view: GangView) -> Counter[str]:
-    """The room that late members may get together: as much as the members that exist request."""
-    classes, room = view.known.snapshot.classes, Counter[str]()
-    for pod in (*view.members.pending, *view.members.bound):
-        room.update(classes.of(pod).requests)
-    return room | Counter(SMALL_LAUNCHER)
-
-
-def late_holds(view: GangView) -> tuple[Slot, ...]:
-    """The slots held for late members that have a pod now."""
-    roles = {role_of(pod) for pod in view.members.pending} - {""}
-    return tuple(slot for slot in view.holds() if slot.hold is not None and slot.hold.late in roles)
-
-
-def _read_late(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """The requests by role; an annotation that cannot be read declares no late members."""
-    document = read_json(annotations[LATE_ANNOTATION])
-    if not isinstance(document, dict):
-        return {}
-    return {role: document[role] for role in LATE_ROLES if _are_requests(document.get(role))}
-
-
-def _are_requests(row: Any) -> bool:
-    return (
-        isinstance(row, dict)
-        and len(row) <= MAX_LATE_RESOURCES
-        and all(map(is_label_key, row))
-        and all(isinstance(amount, str | int | float) for amount in row.values())
-    )
-
-
-def _late(view: GangView, role: str, requests: dict[str, Any]) -> Pod:
-    main = Container(resources=ResourceRequirements(requests=requests))
-    metadata = ObjectMeta(
-        name=f"{view.key.name}-{role}",
-        namespace=view.key.namespace,
-        annotations={ROLE_ANNOTATION: role},
-    )
-    return _placeholder(Pod(metadata, PodSpec(containers=(main,))), f"{view.key}/{role}")
-
-
-def _placeholder(pod: Pod, uid: str) -> Pod:
+def placeholder(pod: Pod, uid: str) -> Pod:
     """A copy of a pod that is placed for its room and never created."""
     metadata = msgspec.structs.replace(
         pod.metadata, uid=f"{PLACEHOLDER}{uid}", deletion_timestamp=None

@@ -14,7 +14,7 @@ from kubekit.objects.kinds import decoder_of
 from muster.cli import main
 from muster.client.models.read_models import MARK, failure_in
 from muster.contract.exported_models import Model
-from muster.models import version_reader
+from muster.models import model_versions
 
 NOBODY = 65534
 Printed = tuple[int, list[str] | None, str]
@@ -23,7 +23,7 @@ Printed = tuple[int, list[str] | None, str]
 @pytest.fixture
 def volume(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A volume of another user: permissions do not stop root."""
-    monkeypatch.setattr(version_reader, "SETTLED", 0)
+    monkeypatch.setattr(model_versions, "SETTLED", 0)
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)
         top.chmod(0o755)
@@ -132,7 +132,7 @@ def test_complete_versions_are_printed_beside_one_that_is_not(
 def test_a_directory_that_was_not_read_to_its_end_is_no_empty_list(
     volume: Path, printed: Callable[[], Printed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version_reader, "MAX_ENTRIES", 2)
+    monkeypatch.setattr(model_versions, "MAX_ENTRIES", 2)
     for name in "abc":
         (volume / "m" / name).touch()
 

@@ -98,7 +98,7 @@ async def test_a_minimum_larger_than_the_cluster_costs_nothing_and_is_reported(
         uids.append(uid)
         return likeness
 
-    monkeypatch.setattr(holds, "_placeholder", placeholder)
+    monkeypatch.setattr(holds, "placeholder", placeholder)
     cluster = await two_gangs()
     async with cluster.running():
         cluster.add(volcano_group("high", 2**31 - 1))

@@ -15,8 +15,8 @@ import numpy
 import pytest
 
 from muster.contract.exported_models import Signature, Tensor
-from muster.models import model_files, version_reader
-from muster.models.version_reader import Look, look, remaining
+from muster.models import model_files, model_versions
+from muster.models.model_versions import Look, look, remaining
 
 
 class Directory:
@@ -146,7 +146,7 @@ def test_links_never_lead_out_of_the_volume(tmp_path: Path) -> None:
 def test_without_openat2_no_link_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.models.version_reader._open_beneath", lambda *_: None)
+    monkeypatch.setattr("muster.models.model_versions._open_beneath", lambda *_: None)
     export(tmp_path / "a" / "models" / "1")
     (tmp_path / "link").symlink_to(tmp_path / "a")
 
@@ -173,8 +173,8 @@ def test_fifos_and_strange_names_do_not_matter(directory: Directory) -> None:
 def test_a_large_directory_is_read_only_in_part(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version_reader, "MAX_VERSIONS", 3)
-    monkeypatch.setattr(version_reader, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(model_versions, "MAX_VERSIONS", 3)
+    monkeypatch.setattr(model_versions, "MAX_ENTRIES", 10)
     for number in range(1, 7):
         export(directory.top / str(number))
     (directory.top / "6" / "parts").mkdir()
@@ -191,7 +191,7 @@ def test_a_large_directory_is_read_only_in_part(
 def test_a_directory_with_more_entries_than_are_read_says_so(
     directory: Directory, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    monkeypatch.setattr(version_reader, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(model_versions, "MAX_ENTRIES", 5)
     for number in range(1, 5):
         export(directory.top / folder / str(number))
     (directory.top / folder / "others").touch()
@@ -232,7 +232,7 @@ def test_a_version_with_thousands_of_files_is_listed(directory: Directory) -> No
 def test_the_file_that_describes_the_model_is_found_before_the_bound(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version_reader, "MAX_ENTRIES", 30)
+    monkeypatch.setattr(model_versions, "MAX_ENTRIES", 30)
     export(directory.top / "1")
     for number in range(29):  # all are looked at, in whatever order the system lists them
         (directory.top / "1" / f"a-{number}").touch()
@@ -444,13 +444,13 @@ def test_a_large_archive_with_zip64_records_is_read(
 def test_many_nested_folders_are_read_only_in_part(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version_reader, "MAX_ENTRIES", 50)
+    monkeypatch.setattr(model_versions, "MAX_ENTRIES", 50)
     export(directory.top / "1")
     for number in range(30):
         for below in range(30):
             (directory.top / "1" / f"n{number}" / str(below)).mkdir(parents=True)
 
     assert directory.settle() == {"1": "npz"}
-    (folder, *_), *_ = version_reader.find_versions(opened := os.open(directory.top, os.O_RDONLY))
-    assert version_reader.read_contents(opened, folder).entries <= 60
+    (folder, *_), *_ = model_versions.find_versions(opened := os.open(directory.top, os.O_RDONLY))
+    assert model_versions.read_contents(opened, folder).entries <= 60
     os.close(opened)

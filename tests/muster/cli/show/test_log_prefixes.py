@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kubekit.objects.meta import Key
-from muster.cli.show.log_lines import escape_controls, print_log, print_logs
+from muster.cli.show.log_prefixes import escape_controls, print_log, print_logs
 
 
 class Terminal(io.TextIOWrapper):
