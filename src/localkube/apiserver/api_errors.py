@@ -125,6 +125,13 @@ def raise_if_invalid(group: str, kind: str, name: str, found: Causes) -> None:
 # -- errors about the request --------------------------------------------------------------------
 
 
+NO_AUTOSCALER = (
+    "this cluster has no HorizontalPodAutoscaler, because nothing here scales by load;"
+    " set the number of replicas with `kubectl scale`"
+)
+"""The warning beside the 404 of `kubectl autoscale`, which itself only says "empty input"."""
+
+
 def path_not_found() -> StatusError:
     """The resource, version or group does not exist."""
     return error("NotFound", "the server could not find the requested resource", {})

@@ -74,11 +74,6 @@ _SECONDS = histogram(
 _WATCHES = gauge("apiserver_watches", "Watches that are open.", "resource")
 
 _Headers = list[tuple[str, str]]
-# kubectl prints warnings, but words a 404 itself: `autoscale` only says "empty input".
-_NO_AUTOSCALER = (
-    "this cluster has no HorizontalPodAutoscaler, because nothing here scales by load;"
-    " set the number of replicas with `kubectl scale`"
-)
 
 
 class ApiServer:
@@ -283,7 +278,7 @@ class ApiServer:
             if (route.group, route.verb) == ("autoscaling", "create"):
                 # A Status: kubectl ignores the warnings of any other 404.
                 status = codec.dump(api_errors.body(api_errors.path_not_found()))
-                headers = _warning_headers([_NO_AUTOSCALER])
+                headers = _warning_headers([api_errors.NO_AUTOSCALER])
                 raise web.HTTPNotFound(body=status, content_type=JSON, headers=headers)
             raise _NO_PAGE()
         if resource.namespaced and route.name and not route.namespace:

@@ -15,7 +15,7 @@ from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import Key, ObjectMeta, Raw, key_of
 from kubekit.request_errors import AlreadyExists, NotFound
 from kubekit.watch.informer import Informer
-from localkube.controllers import endpoint_addresses
+from localkube.controllers import endpoint_slices
 from localkube.controllers.pod_control import generate_name
 from localkube.controllers.shared_informers import NAMESPACE, SharedInformers
 
@@ -40,7 +40,7 @@ class SliceWriter:
         self.slices: Informer[Raw] = Informer(
             client,
             SLICES,
-            labels=f"{endpoint_addresses.MANAGED_BY}={manager}",
+            labels=f"{endpoint_slices.MANAGED_BY}={manager}",
             indexes={_SERVICE: lambda endpoint_slice: (str(service_of(endpoint_slice)),)},
         )
 
@@ -50,12 +50,12 @@ class SliceWriter:
         unused = sorted(self.slices.by(_SERVICE, str(service)), key=key_of)
         missing = []
         for new in desired:
-            stored = next((s for s in unused if endpoint_addresses.can_become(s, new)), None)
+            stored = next((s for s in unused if endpoint_slices.can_become(s, new)), None)
             if stored is None:
                 missing.append(new)
                 continue
             unused.remove(stored)
-            if not endpoint_addresses.same(stored, new):
+            if not endpoint_slices.same(stored, new):
                 await self._client.replace(SLICES, updated(stored, new))
         for new in missing:
             base = f"{service.name}-"
@@ -75,7 +75,7 @@ def updated(stored: Raw, desired: Raw) -> Raw:
 def service_of(endpoint_slice: Raw) -> Key:
     """The service that a slice belongs to."""
     labels = endpoint_slice["metadata"].get("labels") or {}
-    name = labels.get(endpoint_addresses.SERVICE_NAME, "")
+    name = labels.get(endpoint_slices.SERVICE_NAME, "")
     return key_of(endpoint_slice)._replace(name=name)
 
 
@@ -89,7 +89,7 @@ class EndpointsController:
         self._client = client
         self._informers = informers
         self.endpoints: Informer[Raw] = Informer(client, ENDPOINTS)
-        self._writer = SliceWriter(client, endpoint_addresses.MANAGER)
+        self._writer = SliceWriter(client, endpoint_slices.MANAGER)
         self.slices = self._writer.slices
         self._deleted: set[Key] = set()
         """Services that were deleted since their last visit."""
@@ -126,11 +126,11 @@ class EndpointsController:
             await self._delete_endpoints(key)
             return
         self._deleted.discard(key)
-        if endpoint_addresses.selects(service) and service.metadata.deletion_timestamp is None:
+        if endpoint_slices.selects(service) and service.metadata.deletion_timestamp is None:
             pods = self._informers.pods.by(NAMESPACE, key.namespace)
-            groups = endpoint_addresses.pods_by_ports(service, pods)
-            await self._write_endpoints(key, endpoint_addresses.endpoints(service, groups))
-            await self._writer.write(key, endpoint_addresses.slices(service, groups))
+            groups = endpoint_slices.pods_by_ports(service, pods)
+            await self._write_endpoints(key, endpoint_slices.endpoints(service, groups))
+            await self._writer.write(key, endpoint_slices.slices(service, groups))
 
     async def _delete_endpoints(self, key: Key) -> None:
         """Slices are deleted with their owner; Endpoints have no owner.
@@ -140,7 +140,7 @@ class EndpointsController:
         """
         stored, deleted = self.endpoints.get(key), key in self._deleted
         self._deleted.discard(key)
-        if stored is not None and (deleted or endpoint_addresses.is_ours(stored)):
+        if stored is not None and (deleted or endpoint_slices.is_ours(stored)):
             with contextlib.suppress(NotFound):
                 await self._client.delete(ENDPOINTS, key, uid=stored["metadata"]["uid"])
 
@@ -149,7 +149,7 @@ class EndpointsController:
         if stored is None:
             with contextlib.suppress(AlreadyExists):  # its event is on the way
                 await self._client.create(ENDPOINTS, desired)
-        elif not endpoint_addresses.same(stored, desired):
+        elif not endpoint_slices.same(stored, desired):
             await self._client.replace(ENDPOINTS, updated(stored, desired))
 
 
@@ -159,7 +159,7 @@ class MirroringController:
     ) -> None:
         self._services = informers.services
         self._endpoints = endpoints
-        self._writer = SliceWriter(client, endpoint_addresses.MIRRORING_MANAGER)
+        self._writer = SliceWriter(client, endpoint_slices.MIRRORING_MANAGER)
         self.slices = self._writer.slices
 
     def connect(self, wake: Callable[[Key], None]) -> None:
@@ -171,9 +171,9 @@ class MirroringController:
     async def reconcile(self, key: Key) -> None:
         endpoints = self._endpoints.get(key)
         desired: list[Raw] = []
-        if endpoints is not None and endpoint_addresses.is_mirrored(
+        if endpoints is not None and endpoint_slices.is_mirrored(
             endpoints, self._services.get(key)
         ):
             meta = msgspec.convert(endpoints["metadata"], ObjectMeta)
-            desired = endpoint_addresses.mirrors(endpoints, ENDPOINTS, meta)
+            desired = endpoint_slices.mirrors(endpoints, ENDPOINTS, meta)
         await self._writer.write(key, desired)

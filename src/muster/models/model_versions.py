@@ -83,7 +83,7 @@ class Look:
     versions: dict[str, Version] = field(default_factory=dict)
     """Complete versions by their path."""
     stamps: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
-    """The state of their folders, which tells whether one was replaced."""
+    """The `stamp` of their folders, by path."""
     states: dict[str, int] = field(default_factory=dict)
     """The state of the files of every version that was read."""
     unsettled: list[str] = field(default_factory=list)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kubekit.objects.core import Service
-from localkube.controllers import endpoint_addresses
+from localkube.controllers import endpoint_slices
 from localkube.controllers.workloads import Pod
 
 
@@ -26,4 +26,4 @@ def test_a_pod_with_the_loopback_address_is_not_an_endpoint(address: str, endpoi
         Pod,
     )
 
-    assert bool(endpoint_addresses.pods_by_ports(service, [pod])) is endpoint
+    assert bool(endpoint_slices.pods_by_ports(service, [pod])) is endpoint
