@@ -76,11 +76,12 @@ def decided_at(delete: Delete, now: datetime) -> datetime:
 
 
 def unfinished_deletion(
-    key: GangKey, members: Iterable[Pod], names: Container[str]
+    key: GangKey, members: Iterable[Pod], names: Container[str], *, first_look: bool
 ) -> Delete | None:
     """The rest of a deletion that was cut short; None if no pod is left to delete.
 
     `names` are our scheduler names: a release, unlike a preemption, deletes only our pods.
+    `first_look`: this process has not considered the gang before.
     """
     placed = [pod for pod in members if pod.spec.node_name]
     marks = [mark for mark in map(mark_of, placed) if mark is not None]
@@ -91,7 +92,7 @@ def unfinished_deletion(
     pods = tuple(
         pod
         for pod in placed
-        if not _is_leaving(pod)
+        if pod.metadata.deletion_timestamp is None or (first_look and _may_stay(pod))
         if mark_of(pod)
         or (_was_bound_by(pod, since) and (every_pod or _would_be_recreated(pod, names)))
     )
@@ -101,13 +102,12 @@ def unfinished_deletion(
     return Delete(key, pods, why, reason, since=since)
 
 
-def _is_leaving(pod: Pod) -> bool:
-    """Whether the deletion of a pod is under way and will end by itself."""
-    # A deletion without grace whose caller died can leave a pod that is being deleted forever,
-    # where no kubelet looks after it: a marked pod of that kind is deleted again.
-    return pod.metadata.deletion_timestamp is not None and (
-        pod.metadata.deletion_grace_period_seconds != 0 or mark_of(pod) is None
-    )
+def _may_stay(pod: Pod) -> bool:
+    """Whether the deletion of a marked pod may never end, so that it must be repeated."""
+    # The server writes a grace of 0 a moment before a pod is gone. If it breaks off in between and
+    # the caller is dead, no one repeats the deletion. A caller that lives does: so this matters
+    # only for pods that this process finds, and not for those that it sees leave.
+    return pod.metadata.deletion_grace_period_seconds == 0 and mark_of(pod) is not None
 
 
 def _was_bound_by(pod: Pod, when: datetime) -> bool:
@@ -133,7 +133,9 @@ def continue_deletion(view: GangView) -> Verdict | None:
     awaited = current.pods if isinstance(current, Leaving) else frozenset[str]()
     known = awaited.intersection(view.gang.pods)
     others = [p for p in (*members.bound, *members.leaving) if p.metadata.uid not in known]
-    unfinished = unfinished_deletion(view.key, others, view.known.index.names)
+    first_look = isinstance(view.phase, phase.Unseen)
+    names = view.known.index.names
+    unfinished = unfinished_deletion(view.key, others, names, first_look=first_look)
     if unfinished is None and not any(pod.metadata.uid in known for pod in members.bound):
         return None
     view.drop_holds()

@@ -29,7 +29,7 @@ from muster.scheduler.decisions.decision import PREEMPTED, Delete
 from muster.scheduler.decisions.reasons import Reader
 from muster.scheduler.gangs.holds import hold_plan
 from muster.scheduler.gangs.members import count_by_role
-from muster.scheduler.gangs.phase import Preempting
+from muster.scheduler.gangs.phase import Leaving, Preempting
 from muster.scheduler.gangs.waiting_line import END_OF_TIME, Wake
 from muster.scheduler.placement import domain_search, filters
 from muster.scheduler.placement.demand import Demand, Plan
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import Key
-    from muster.scheduler.decisions.decision import GangView
+    from muster.scheduler.decisions.decision import GangView, Known
     from muster.scheduler.gangs.gang_index import Gang, GangIndex
     from muster.scheduler.gangs.waiting_line import Parked
 
@@ -79,6 +79,12 @@ class Preemption:
 
     plan: Plan
     victims: tuple[Victim, ...]
+
+    @property
+    def pods(self) -> frozenset[str]:
+        """The UIDs of the pods that must be gone first."""
+        slots = (slot for victim in self.victims for slot in victim.slots)
+        return frozenset(slot.uid for slot in slots if slot.kind is SlotKind.POD)
 
 
 def preempt(
@@ -338,12 +344,13 @@ def _blocking_budgets(
 
 
 def evict(view: GangView, preemption: Preemption) -> tuple[Delete, ...]:
-    """Hold the room of the plan, and delete the pods that use it."""
+    """Hold the room of the plan, and delete the pods that use it and are not being deleted yet."""
     known, deletes = view.known, []
+    under_way = _being_deleted(known)
     for victim in preemption.victims:
         if victim.whole and victim.gang in known.index.gangs:
             view.evicted += (victim.gang,)
-        pods = tuple(slot.pod for slot in victim.slots if slot.kind is SlotKind.POD)
+        pods = tuple(s.pod for s in victim.slots if _is_running(s) and s.uid not in under_way)
         if pods:
             reader = Reader(victim.gang.namespace, known.one_user)
             why = preemption_message(reader.name_of(view.key))
@@ -351,3 +358,15 @@ def evict(view: GangView, preemption: Preemption) -> tuple[Delete, ...]:
             deletes.append(delete)
     hold_plan(view, preemption.plan.placements)
     return tuple(deletes)
+
+
+def _being_deleted(known: Known) -> set[str]:
+    """The UIDs of the pods whose deletion was decided before and has not failed.
+
+    A deletion that failed is ordered again, so that this gang too is told why.
+    """
+    uids: set[str] = set()
+    for phase in (record.phase for record in known.records.values()):
+        if isinstance(phase, Leaving | Preempting):
+            uids |= phase.awaited - phase.failed_deletions.keys()
+    return uids

@@ -45,8 +45,7 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Verdict
                 parked = replace(parked, reason=reason)
             return _wait(view, demand, result, parked)
         deletes = preemption.evict(view, eviction)
-        victims = frozenset(pod.metadata.uid for delete in deletes for pod in delete.pods)
-        current = phase.Preempting(phase.standing(current), victims)
+        current = phase.Preempting(phase.standing(current), eviction.pods)
     if not current.victims:  # only holds were in the way: try again at once
         return Verdict(replace(parked, until=view.now), deletes, current)
     failed = gang_deletion.failed_deletions(current, current.victims)

@@ -83,6 +83,11 @@ class Preempting:
     victims: frozenset[str]
     failed_deletions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def awaited(self) -> frozenset[str]:
+        """The UIDs of the pods that are being deleted."""
+        return self.victims
+
 
 @dataclass(frozen=True)
 class Binding:
@@ -103,6 +108,11 @@ class Leaving:
     pods: frozenset[str]
     was_whole: bool
     failed_deletions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """The UIDs of the pods that are being deleted."""
+        return self.pods
 
 
 @dataclass(frozen=True)
@@ -314,8 +324,7 @@ def deletion_failed(phase: Phase, uid: str, text: str) -> Phase:
     """The phase with the reason why a pod could not be deleted; without, if there is no text."""
     if not isinstance(phase, Preempting | Leaving):
         return phase
-    awaited = phase.victims if isinstance(phase, Preempting) else phase.pods
     failed = {other: why for other, why in phase.failed_deletions.items() if other != uid}
-    if text and uid in awaited:
+    if text and uid in phase.awaited:
         failed[uid] = text
     return replace(phase, failed_deletions=failed)

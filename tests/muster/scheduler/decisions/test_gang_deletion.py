@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kubekit.objects.core import Pod
-from kubekit.objects.meta import Condition, find_condition
+from kubekit.objects.meta import Condition, Key, find_condition
 from kubekit.request_errors import Forbidden
 from muster.contract.gang import GangKey
 from muster.contract.gang_dialects import single_pod_gang
@@ -136,6 +136,41 @@ async def test_a_release_has_its_own_reason_and_is_finished_after_a_crash() -> N
     assert server.deletes[-1].reason == "Released"
 
 
+class WithKubelets(Server):
+    """A server whose nodes take their time to stop a pod that is deleted."""
+
+    async def delete(self, kind: Any, key: Key, *, uid: str) -> None:
+        current = await self._call("delete", key, uid)
+        self.gone.append(current)
+        self.let_leave(current.metadata.name, grace=30)
+
+    def let_leave(self, name: str, *, grace: int) -> None:
+        old = self.pods[Key("default", name)]
+        leaving = replace(
+            old.metadata, deletion_timestamp=START, deletion_grace_period_seconds=grace
+        )
+        self.add(replace(old, metadata=leaving))
+
+
+async def test_a_preempted_pod_is_deleted_and_counted_once() -> None:
+    server = WithKubelets()
+    server.add(node("n1", gpus=2), volcano_group("low", 2), *gang("low", 2, gpus=1))
+    async with server.running():
+        await server.settle()
+        server.add(volcano_group("high", 2, created=9), *gang("high", 2, gpus=1, priority=5))
+        await server.settle()
+        for name in ("low-0", "low-1"):
+            # The node has stopped the pod: the server writes that, and removes it a moment later.
+            server.let_leave(name, grace=0)
+            await server.settle(0.2)
+            server.delete_pod(name)
+        await server.settle(5)
+
+    assert sorted(pod.metadata.name for pod in server.gone) == ["low-0", "low-1"]
+    assert [len(delete.pods) for delete in server.deletes] == [2]
+    assert len(server.bound("high")) == 2
+
+
 async def test_recreated_members_are_not_placed_while_others_are_being_deleted() -> None:
     server = await full_server()
     server.denies = lambda verb, name: DENIED if (verb, name) == ("delete", "low-7") else None
@@ -219,7 +254,7 @@ def test_an_unfinished_deletion_covers_marked_and_bound_members(
     members: list[Pod], go: str
 ) -> None:
     unfinished = gang_deletion.unfinished_deletion(
-        GangKey("volcano", "default", "g"), members, {"muster"}
+        GangKey("volcano", "default", "g"), members, {"muster"}, first_look=True
     )
 
     assert "".join(p.metadata.name for p in (unfinished.pods if unfinished else ())) == go

@@ -143,6 +143,37 @@ async def test_the_room_is_held_for_the_preemptor_while_its_victims_terminate() 
     assert len(cluster.deletes) == 1
 
 
+async def two_gangs_want_the_room_of_one(cluster: FakeCluster, *, between: float) -> None:
+    cluster.add(node("n1", gpus=4), volcano_group("low", 4), *gang("low", 4, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.evict = lambda name, namespace: cluster.terminate(name)
+        cluster.add(volcano_group("a", 2, created=9), *gang("a", 2, gpus=1, priority=5))
+        await cluster.settle(between)
+        cluster.add(volcano_group("b", 2, created=10), *gang("b", 2, gpus=1, priority=5))
+        await cluster.settle()
+        assert cluster.bound("a") == cluster.bound("b") == {}
+        for name in sorted(cluster.bound("low")):
+            cluster.delete_pod(name)
+        await cluster.settle()
+
+
+@pytest.mark.parametrize("between", [0, 1])
+async def test_pods_that_make_room_for_two_gangs_are_deleted_and_counted_once(
+    between: float,
+) -> None:
+    cluster = FakeCluster()
+    await two_gangs_want_the_room_of_one(cluster, between=between)
+
+    assert sorted(p.metadata.name for d in cluster.deletes for p in d.pods) == [
+        "low-0",
+        "low-1",
+        "low-2",
+        "low-3",
+    ]
+    assert len(cluster.bound("a")) == len(cluster.bound("b")) == 2
+
+
 async def test_single_pods_of_lower_priority_are_evicted_unless_a_budget_protects_them() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), budget("keep", "50%", {"app": "web"}))
