@@ -44,7 +44,7 @@ from muster.contract.job_fields import InvalidJob
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.contract.operator_rights import missing_for_ownership
 from muster.jobs import names
-from muster.jobs.job_status import Waiting
+from muster.jobs.job_status import QUOTA_EXCEEDED, Waiting
 from muster.operator.build.labels import job_selector, was_made_by_another_operator
 from muster.operator.decision_types import (
     NAME_TAKEN,
@@ -245,11 +245,19 @@ class Executor:
                 self.own_writes.record_template_rejection(job.uid, job.generation, rejection)
                 raise StopActions(0.0) from error
             if any(words in str(error) for words in QUOTA_WORDS):
-                self.own_writes.record_quota_refusal(job.uid, str(error))
+                self._record_quota_refusal(job, error)
                 raise StopActions(0.0) from error
         verb = "created" if isinstance(action, Create) else "changed"
         message = f"{action.kind.kind} {action.name} cannot be {verb}: {error}"
         self.own_writes.record_blocked(job.uid, Waiting(f"Failed{type(action).__name__}", message))
+
+    def _record_quota_refusal(self, job: Job, error: ApiError) -> None:
+        """Remember it; one event per wait: a job in the line of a quota is refused repeatedly."""
+        waits = job.status.waiting is not None and job.status.waiting.reason == QUOTA_EXCEEDED
+        is_known = waits or self.own_writes.quota_refusal(job.uid)
+        self.own_writes.record_quota_refusal(job.uid, str(error))
+        if not is_known:
+            self._emit(job, _failed("Create", "Pod", error))
 
     async def _patch(self, job: Job, action: Patch) -> None:
         key = Key(job.namespace, action.name)

@@ -11,13 +11,14 @@ import pytest
 from kubekit.client.client import Client
 from kubekit.telemetry.metrics import REGISTRY
 from muster.operator.daemon import Options, build
-from tests.api_in_memory import ApiInMemory
+from tests.api_in_memory import ApiInMemory, status_response
 from tests.muster.operator.builders import NOW, manifest, replica
 from tests.muster.words import exited
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from kubekit.client.request import Response
     from kubekit.objects.meta import Raw
 
 pytestmark = pytest.mark.looptime
@@ -226,6 +227,45 @@ async def test_an_event_is_emitted_once(story: Any, type_: str, reason: str, wor
     assert event["message"].startswith(words)
     assert event["involvedObject"]["name"] == "j"
     assert event["source"] == {"component": "tfjob-controller"}
+
+
+class WithQuota(ApiInMemory):
+    """A server that creates so many pods, and tells how many others used the rest of the quota."""
+
+    pods = 1
+    refusals = 0
+
+    def _create(self, path: str, body: Raw) -> Response:
+        if "/pods/" not in path or len(self.named("pods")) < self.pods:
+            return super()._create(path, body)
+        self.refusals += 1
+        name = body["metadata"]["name"]
+        used = f'pods "{name}" is forbidden: exceeded quota: q, used: cpu={self.refusals}'
+        return status_response(403, "Forbidden", used)
+
+    def told(self) -> list[str]:
+        events = [obj for path, obj in self.objects.items() if "/events/" in path]
+        return [row["message"] for row in events if row["reason"] == "FailedCreatePod"]
+
+
+async def test_a_quota_that_refuses_pods_again_and_again_is_told_once_per_wait() -> None:
+    server = WithQuota()
+    async with operating(server):
+        await submit(server)
+        (message,) = server.told()
+        assert message.startswith("Error creating: ")
+        assert "exceeded quota: q" in message
+        await asyncio.sleep(600)  # pace: virtual
+        assert server.refusals > 20
+        assert len(server.told()) == 1
+        server.pods = 9
+        await asyncio.sleep(100)  # pace: virtual
+        assert len(server.named("pods")) == 3
+        server.pods = 2
+        server.remove(f"{POD}/j-worker-1")
+        await asyncio.sleep(60)  # pace: virtual
+
+    assert len(server.told()) == 2
 
 
 async def test_an_ordinary_job_emits_few_events() -> None:
