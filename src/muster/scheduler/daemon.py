@@ -161,6 +161,7 @@ class Service:
         with isolated("report", bind.gang):
             if result.missing_right:
                 self._reporter.missing_right(bind.gang, (pod,), result.missing_right)
+            self._reporter.settled(result)
         self._loop.settled(result)
 
     def delete(self, delete: Delete) -> None:

@@ -6,7 +6,11 @@ look for too: once per reason and, unless they are many, again when only the num
 group's status follows the counts of its members; the count of succeeded members is written soon,
 because a restarted scheduler reads it there. Reports never delay a decision, and the report that a
 gang no longer waits lets binds go first for some seconds. Failed reports are logged and retried,
-except the events of deletions.
+except the events of deletions and binds.
+
+A pod that is bound gets the event Scheduled, as from kube-scheduler. These events let binds go
+first and have a budget of their own. Where it is too small for all pods of a plan, they share one
+event on the object that declares their gang; in a long backlog there is none.
 """
 
 from __future__ import annotations
@@ -31,10 +35,11 @@ from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
 from muster.contract.unserved_fields import EVENT as NOT_SERVED
 from muster.contract.unserved_fields import Unserved, of_gang
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
+from muster.scheduler.effects.binder import BindOutcome
 from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from kubekit.client.client import Client
     from kubekit.objects.core import Pod
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from muster.contract.gang import GangKey
     from muster.scheduler.decisions.decision import Delete, Report
     from muster.scheduler.decisions.reasons import Reason
+    from muster.scheduler.effects.binder import BindResult
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
 
@@ -63,6 +69,12 @@ EARLY_WRITES, EARLY_WRITES_PER_SECOND = 100.0, 2.0
 A person who frees room sees true numbers within a second or two. When thousands of gangs wait, the
 first in line share the writes and the others are refreshed every `report_every` seconds.
 """
+PLACED_AT_ONCE, PLACED_PER_SECOND = 300.0, 10.0
+"""Events about pods that are bound: at once, and per second."""
+PLACED_PATIENCE = 30.0
+"""Seconds for which these events give way to binds."""
+MAX_NAMES = 8
+"""Pods that one event names."""
 MAX_DEFERRALS = 10
 """How often the report of a gang that no longer waits is deferred, by one second each."""
 
@@ -79,6 +91,24 @@ class _Reported:
     deferred: int = 0
 
 
+class WriteBudget:
+    """So many writes at once, and so many per second."""
+
+    def __init__(self, at_once: float, per_second: float) -> None:
+        self._at_once, self._per_second = at_once, per_second
+        self._left, self._at = at_once, 0.0
+
+    def take(self, writes: int) -> bool:
+        """Take that many writes; False if so many are not left, and none is taken."""
+        now = asyncio.get_running_loop().time()
+        self._left = min(self._at_once, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        if writes > self._left:
+            return False
+        self._left -= writes
+        return True
+
+
 class Reporter:
     """Reports that are due, and the last report about each gang and pod."""
 
@@ -93,6 +123,8 @@ class Reporter:
         self._served_kind = served_kind
         """The kind of a group object in the version that the server serves."""
         self._recorder = EventRecorder(client, lambda: datetime.now(UTC))
+        # Apart from the others, which must not wait behind thousands of these.
+        self._placed = EventRecorder(client, lambda: datetime.now(UTC), busy, PLACED_PATIENCE)
         self._due: dict[GangKey, float] = {}
         self._reported: dict[GangKey, _Reported] = {}
         self._pods: dict[str, Reason] = {}
@@ -100,7 +132,10 @@ class Reporter:
         self._refusals = Refusals(log, self.missing_right)
         self._not_deleted: dict[GangKey, float] = {}
         self._not_served: dict[GangKey, tuple[str, frozenset[Unserved]]] = {}
-        self._early, self._early_at = EARLY_WRITES, 0.0
+        self._early = WriteBudget(EARLY_WRITES, EARLY_WRITES_PER_SECOND)
+        self._of_placed = WriteBudget(PLACED_AT_ONCE, PLACED_PER_SECOND)
+        self._plans: dict[str, tuple[int, list[tuple[Pod, str]]]] = {}
+        """How many binds of a plan are open, and the pods that got their nodes."""
 
     def report(self, report: Report) -> None:
         """Report a gang soon: its reason to wait or its counts have changed."""
@@ -124,13 +159,13 @@ class Reporter:
         ):
             not_before = soon
         if soon < min(not_before, self._due.get(report.gang, math.inf)):
-            not_before = soon if self._may_refresh(report, now) else not_before
+            not_before = soon if self._may_refresh(report) else not_before
         due = max(soon, not_before)
         if due < self._due.get(report.gang, math.inf):
             self._due[report.gang] = due
             self._wake.set()
 
-    def _may_refresh(self, report: Report, now: float) -> bool:
+    def _may_refresh(self, report: Report) -> bool:
         """Whether a gang may be reported early; takes the writes from the budget if so."""
         gang, reason = self._state.index.gangs.get(report.gang), report.reason
         if gang is None or reason is None:
@@ -138,15 +173,35 @@ class Reporter:
         pending = self._state.members(gang).pending
         if len(pending) > MAX_REFRESHED_PODS:
             return False
-        refill = (now - self._early_at) * EARLY_WRITES_PER_SECOND
-        self._early, self._early_at = min(EARLY_WRITES, self._early + refill), now
         # One write for each pod, and two for the event and the group's status.
         shown = reason.for_namespace
         cost = 2 + sum(self._pods.get(pod.metadata.uid) != shown for pod in pending)
-        if cost > self._early:
-            return False
-        self._early -= cost
-        return True
+        return self._early.take(cost)
+
+    def settled(self, result: BindResult) -> None:
+        """Report later, once the last bind of a plan is settled, which pods got their nodes."""
+        bind, pod, node = result.binding
+        left, placed = self._plans.pop(bind.plan, (len(bind.pairs), []))
+        if result.outcome is BindOutcome.BOUND:
+            placed.append((pod, node))
+        if left > 1:
+            self._plans[bind.plan] = (left - 1, placed)
+        elif placed:
+            log.info("%s: bound %s", bind.gang, _in_words(placed))
+            self._record_placed(bind.gang, placed)
+
+    def _record_placed(self, key: GangKey, placed: Sequence[tuple[Pod, str]]) -> None:
+        if self._of_placed.take(len(placed)):
+            for pod, node in placed:
+                text = f"Successfully assigned {pod.metadata.key} to {node}"
+                about = event_subject(PODS, pod.metadata, COMPONENT)
+                self._placed.record(about, EventText("Scheduled", text))
+        elif len(placed) > 1 and self._of_placed.take(1):
+            gang = self._state.index.gangs.get(key)
+            subject = self._subject(gang, (pod for pod, _ in placed))
+            if subject is not None:
+                text = f"Successfully assigned {_in_words(placed)}"
+                self._placed.record(subject, EventText("Scheduled", text))
 
     def deleted(self, delete: Delete) -> None:
         """Report at once, by an event, that members are being deleted."""
@@ -197,6 +252,7 @@ class Reporter:
         """Report until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recorder.run())
+            group.create_task(self._placed.run())
             group.create_task(self._report_due())
 
     async def _report_due(self) -> None:
@@ -339,6 +395,13 @@ class Reporter:
         else:
             return True
         return False
+
+
+def _in_words(placed: Sequence[tuple[Pod, str]]) -> str:
+    """Pods and their nodes: `3 pods: g-0 to n1, g-1 to n1, g-2 to n2`."""
+    named = ", ".join(f"{pod.metadata.name} to {node}" for pod, node in placed[:MAX_NAMES])
+    more = f" and {len(placed) - MAX_NAMES} more" if placed[MAX_NAMES:] else ""
+    return f"{len(placed)} {'pods' if placed[1:] else 'pod'}: {named}{more}"
 
 
 def group_status(

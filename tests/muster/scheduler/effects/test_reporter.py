@@ -20,13 +20,16 @@ from kubekit.rights import MissingRight, Rule
 from muster.contract.gang import GangKey
 from muster.contract.gang_dialects import single_pod_gang
 from muster.contract.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
-from muster.scheduler.decisions.decision import Delete, Report
+from muster.scheduler.decisions.decision import Bind, Delete, Report
 from muster.scheduler.decisions.gang_decision import consider
 from muster.scheduler.decisions.reasons import Reason
+from muster.scheduler.effects.binder import BindOutcome, BindResult, PendingBind
 from muster.scheduler.effects.reporter import (
     EARLY_WRITES,
     EARLY_WRITES_PER_SECOND,
     MAX_REFRESHED_PODS,
+    PLACED_AT_ONCE,
+    PLACED_PATIENCE,
     Reporter,
 )
 from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
@@ -376,6 +379,67 @@ async def test_the_report_that_a_gang_no_longer_waits_lets_binds_go_first_but_no
         state.pod_changed(members[0], bound_to(members[0], "Succeeded"))
         assert await look(5) == 1
         assert await look(20) == 2, "a backlog may have no end"
+
+
+def bind_of(key: GangKey, pods: list[Pod], plan: str = "1") -> Bind:
+    return Bind(key, plan, tuple((pod, "n") for pod in pods), "")
+
+
+def settle(reporter: Reporter, bind: Bind, *, refused: int = 0) -> None:
+    for number, (member, on) in enumerate(bind.pairs):
+        outcome = BindOutcome.REFUSED if number < refused else BindOutcome.BOUND
+        reporter.settled(BindResult(PendingBind(bind, member, on), outcome))
+
+
+def scheduled(writes: Writes) -> list[tuple[str, str]]:
+    """The objects of the events about binds, and their messages."""
+    events = [body for kind, _, body in writes.log if kind is EVENTS]
+    return [
+        (f"{row['involvedObject']['kind']} {row['involvedObject']['name']}", row["message"])
+        for row in events
+        if (row["reason"], row["type"]) == ("Scheduled", "Normal")
+    ]
+
+
+async def test_every_pod_that_is_bound_gets_an_event_and_its_gang_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state, key, members = await running_gang()
+    with caplog.at_level(logging.INFO):
+        async with reporting(state) as (reporter, writes):
+            settle(reporter, bind_of(key, members), refused=1)
+            await asyncio.sleep(1)  # pace: virtual
+
+    bound = [member.metadata.name for member in members[1:]]
+    assert scheduled(writes) == [
+        (f"Pod {name}", f"Successfully assigned default/{name} to n") for name in bound
+    ]
+    told = ", ".join(f"{name} to n" for name in bound)
+    assert caplog.messages == [f"default/g: bound {len(bound)} pods: {told}"]
+
+
+async def test_events_about_binds_let_binds_go_first_and_are_bounded_in_number() -> None:
+    state, key, members = await running_gang()
+    most = int(PLACED_AT_ONCE)
+    backlog = [pod(f"p{i}") for i in range(2 * most)]
+    busy = True
+    async with reporting(state, busy=lambda: busy) as (reporter, writes):
+        for i, one in enumerate(backlog):
+            settle(reporter, bind_of(single_pod_gang(one), [one], str(i)))
+        await asyncio.sleep(PLACED_PATIENCE / 2)  # pace: virtual
+        assert scheduled(writes) == []
+        busy = False
+        await asyncio.sleep(1)  # pace: virtual
+        assert len(scheduled(writes)) == most
+        # Now the budget suffices for one of many gangs, and for the pods of none.
+        settle(reporter, bind_of(key, members * most, "large"))
+        await asyncio.sleep(1)  # pace: virtual
+
+    about, message = scheduled(writes)[-1]
+    assert len(scheduled(writes)) == most + 1
+    assert about == "PodGroup g"
+    assert message.startswith(f"Successfully assigned {len(members) * most} pods: g-0 to n, ")
+    assert message.endswith(f" and {len(members) * most - 8} more")
 
 
 async def test_a_pod_that_was_running_when_first_seen_gets_an_event_when_it_is_preempted() -> None:
