@@ -194,6 +194,9 @@ class Service:
         if not self._shadow:
             self._provisioner.submit(provision)
 
+    def line_changed(self) -> None:
+        self._line.changed()
+
     async def _reload(self, file: SettingsFile) -> None:
         while True:
             await asyncio.sleep(RELOAD_EVERY)

@@ -68,6 +68,8 @@ class Effects(Protocol):
 
     def provision(self, provision: Provision) -> None: ...
 
+    def line_changed(self) -> None: ...
+
 
 class Loop:
     """Decides about due gangs until none is due."""
@@ -124,6 +126,9 @@ class Loop:
             if without_binds >= GANGS_AT_A_TIME or any(isinstance(a, Bind) for a in actions):
                 without_binds = 0
                 await asyncio.sleep(0)
+        if self.state.line_changed:
+            self.state.line_changed = False
+            self._effects.line_changed()
 
     def _decide(self, key: GangKey) -> tuple[Action, ...]:
         with isolated("decision", key) as guard, DECISION_SECONDS.time():

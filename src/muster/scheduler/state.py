@@ -94,6 +94,8 @@ class State:
         self.lowest_priority = math.inf
         """The lowest priority of all gangs so far: a gang can rank below all its placed pods."""
         self.line = DueGangs()
+        self.line_changed = False
+        """Whether held room, or the gangs that exist, changed since this was last set to false."""
 
     # -- watch events --------------------------------------------------------------------------
 
@@ -140,13 +142,13 @@ class State:
     def group_changed(self, kind: Kind[Any], key: Key, new: HasMetadata | None) -> None:
         """An object that declares a gang was created, changed or deleted."""
         for gang in self.index.put_group(kind, key, new):
-            self.mark_due(gang)
+            self._gang_changed(gang)
 
     def budget_changed(self, key: Key, new: PodDisruptionBudget | None) -> None:
         """A disruption budget was created, changed or deleted."""
         before = self.index.budgets.get(key)
         for gang in self.index.put_budget(key, new):
-            self.mark_due(gang)
+            self._gang_changed(gang)
         after = self.index.budgets.get(key)
         if before is not None and (after is None or not after.is_no_milder(before)):
             self._happened(Wake.BUDGETS)
@@ -295,10 +297,12 @@ class State:
 
     def hold_room(self, gang: Gang, room: Slot, hold: Hold) -> None:
         """Hold the room that a pod has left."""
+        self.line_changed = True
         self.snapshot.put(holds.new_hold(gang.key, self.index.priority(gang), room, hold))
 
     def drop_hold(self, slot: Slot) -> None:
         """Free held room."""
+        self.line_changed = True
         self.snapshot.remove(slot.uid)
         self.room_changed(slot, None)
 
@@ -312,6 +316,7 @@ class State:
             known = before.get(uid)
             if known is slot:
                 continue
+            self.line_changed = True
             if known is not None and known.pod is slot.pod and known.node == slot.node:
                 self.snapshot.put(replace(known, priority=slot.priority, hold=slot.hold))
                 continue
@@ -347,6 +352,7 @@ class State:
 
     def forget(self, key: GangKey) -> None:
         """Drop everything known of a gang that has no members and no declaration."""
+        self.line_changed = self.line_changed or key in self.index.gangs
         self.hold_only(key, {})
         self.stop_starving(key)
         self.failures.hopeless.pop(key, None)
@@ -360,9 +366,22 @@ class State:
         for key in self.parked:
             self.mark_due(key)
 
-    def _member_changed(self, key: GangKey, pod: Pod, slot: Slot | None, *, gone: bool) -> None:
-        self.mark_due(key)
+    def _gang_changed(self, key: GangKey) -> Gang | None:
+        """Consider a gang; one of which nothing is left is forgotten at once, and None returned.
+
+        A process that does not lead decides nothing: without this, it would hold room for gangs
+        that were deleted while it watched.
+        """
         gang = self.index.gangs.get(key)
+        if gang is None or not (gang.pods or gang.declared):
+            if gang is not None or key in self.records:
+                self.forget(key)
+            return None
+        self.mark_due(key)
+        return gang
+
+    def _member_changed(self, key: GangKey, pod: Pod, slot: Slot | None, *, gone: bool) -> None:
+        gang = self._gang_changed(key)
         if gang is None:
             return
         before = self.record(key).run

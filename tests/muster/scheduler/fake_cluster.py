@@ -55,6 +55,7 @@ class FakeCluster:
         self.fault: Fault = lambda pod, node: None
         self.fault_after: Fault = lambda pod, node: None
         self.evict: Callable[[str, str], object] = self.delete_pod
+        self.line_changed: Callable[[], object] = lambda: None
         self.settings = settings or Settings()
         self.scheduler(State(self.settings))
 
@@ -249,3 +250,6 @@ class FakeEffects:
 
     def provision(self, provision: Provision) -> None:
         self._cluster.provisions.append(provision)
+
+    def line_changed(self) -> None:
+        self._cluster.line_changed()

@@ -215,10 +215,11 @@ def observe(view: GangView) -> bool:
     """Move to the phase that the facts give; whether the gang's holds end with that.
 
     Holds end when a gang that ran has no bound member left. They are for gangs that still run, and
-    for gangs that their owner restarts as a whole.
+    for gangs that their owner restarts as a whole. A gang that this process has only watched ran if
+    room is held for it.
     """
     phase = _observed(view)
-    ran = isinstance(view.phase, Whole | Mending | HalfBound)
+    ran = isinstance(view.phase, Whole | Mending | HalfBound | Unseen)
     view.phase = move(view.phase, phase)
     return ran and not view.started and isinstance(phase, Gathering | Waiting | Done)
 
@@ -259,7 +260,7 @@ def _with_none(view: GangView, phase: Phase) -> Phase:
     # Members bound here are those of other schedulers: `started` is about ours.
     runs = view.members.bound or restarts_whole(view.annotations)
     if runs and view.held:
-        if isinstance(phase, Whole):
+        if isinstance(phase, Whole | Unseen):
             return Mending()
         if isinstance(phase, Mending | HalfBound):
             return phase

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubekit.client.client import Client
 from kubekit.objects.kinds import CONFIG_MAPS
@@ -140,6 +141,72 @@ async def test_held_room_is_published_while_it_is_held_and_the_shortage_with_the
     assert late.short == {"nvidia.com/gpu": "2"}
     assert waiting_line_format.read_holds(held(server)) == []
     assert waiting_line_format.read_holds({"holds": "not json"}) == []
+
+
+def standby_of_a_running_gang() -> FakeCluster:
+    """A cluster with a gang of three that runs, and a scheduler that watches and does not lead."""
+    cluster = FakeCluster()
+    members = gang("g", 3, gpus=1)
+    bound = [replace(pod, spec=replace(pod.spec, node_name="n1")) for pod in members]
+    cluster.add(node("n1", gpus=3), volcano_group("g", 3), *bound)
+    return cluster
+
+
+@pytest.mark.parametrize("also", ["the group first", "the group last", "the pods alone"])
+async def test_a_standby_that_takes_over_publishes_no_hold_of_a_gang_that_was_deleted(
+    also: str,
+) -> None:
+    server, cluster = ApiInMemory(), standby_of_a_running_gang()
+    if also == "the group first":
+        cluster.delete_pod("g-0")
+        cluster.delete_group("g")
+    for name in sorted(key.name for key in cluster.pods):
+        cluster.delete_pod(name)
+    if also == "the group last":
+        cluster.delete_group("g")
+    gone = also != "the pods alone"
+    assert gone is not bool(cluster.state.index.gangs), "a standby forgets what is gone"
+    cluster.add(volcano_group("late", 4, created=9), *gang("late", 4, gpus=1, created=9))
+    async with scheduler(cluster, publisher(server, cluster)):
+        await cluster.settle(5)
+
+    holds = [waiting_line_format.read_holds(obj["data"]) for *_, obj, _ in server.history]
+    assert holds == [[]]
+    assert "held" not in cluster.reason("late")
+
+
+async def test_room_that_is_no_longer_held_leaves_the_published_line_within_seconds() -> None:
+    server, cluster = ApiInMemory(), FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    line = publisher(server, cluster)
+    cluster.line_changed = line.changed
+    async with scheduler(cluster, line):
+        await cluster.settle()
+        cluster.delete_pod("g-1")
+        await cluster.settle(5)
+        (room,) = waiting_line_format.read_holds(held(server))
+        assert room.gang == "default/g"
+        cluster.delete_group("g")
+        cluster.delete_pod("g-0")
+        await cluster.settle(5)
+
+    assert waiting_line_format.read_holds(held(server)) == []
+
+
+async def test_a_pod_that_is_deleted_while_it_waits_leaves_the_published_line_within_seconds() -> (
+    None
+):
+    server, cluster = ApiInMemory(), FakeCluster()
+    cluster.add(node("n1", gpus=1), pod("p", gpus=2))
+    line = publisher(server, cluster)
+    cluster.line_changed = line.changed
+    async with scheduler(cluster, line):
+        await cluster.settle(5)
+        assert lines(server) == [["default/p"]]
+        cluster.delete_pod("p")
+        await cluster.settle(5)
+
+    assert lines(server)[-1] == []
 
 
 MEBIBYTE = 1 << 20

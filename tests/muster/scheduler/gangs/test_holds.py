@@ -191,6 +191,22 @@ async def test_a_gang_that_is_restarted_as_a_whole_gets_its_room_back(death: str
     assert cluster.bound("rival") == {}
 
 
+async def test_a_standby_that_takes_over_keeps_the_room_of_a_gang_that_restarts_as_a_whole() -> (
+    None
+):
+    cluster = await full(annotations={"muster.dev/restart": "gang"})
+    cluster.restart()
+    for i in range(4):
+        cluster.delete_pod(f"g-{i}")
+    async with cluster.running():
+        await cluster.settle(20)
+        assert cluster.bound("rival") == {}
+        cluster.add(*(pod(f"g-{i}", gpus=1, group="g", created=200) for i in range(4)))
+        await cluster.settle()
+
+    assert len(cluster.bound("g")) == 4
+
+
 async def test_the_room_of_a_gang_that_is_not_restarted_after_all_is_freed() -> None:
     cluster = await full(annotations={"muster.dev/restart": "gang"})
     async with cluster.running():
