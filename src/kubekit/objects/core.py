@@ -14,7 +14,14 @@ from typing import Literal
 from kubekit.errors import MusterError
 from kubekit.objects.affinity import Affinity, LabelSelector, Toleration, TopologySpreadConstraint
 from kubekit.objects.annotation_values import read_integer
-from kubekit.objects.meta import ApiObject, Condition, Object, find_condition, in_utc
+from kubekit.objects.meta import (
+    ApiObject,
+    Condition,
+    Object,
+    condition_is_true,
+    find_condition,
+    in_utc,
+)
 
 Quantity = str | int | float
 Resources = dict[str, Quantity]
@@ -214,6 +221,19 @@ class Pod(ApiObject, frozen=True):
         if scheduled is None or scheduled.status != "True":
             return None
         return in_utc(scheduled.last_transition_time)
+
+    @property
+    def unreachable_since(self) -> datetime | None:
+        """Since when its node has not answered, as far as the pod tells; None if it answers.
+
+        Of a node that falls silent the cluster takes away the readiness of the pods alone. A node
+        that answers gives a reason, and takes away that of the containers too.
+        """
+        ready = find_condition(self.status.conditions, "Ready")
+        if self.finished or ready is None or ready.status != "False" or ready.reason:
+            return None
+        containers_ready = condition_is_true(self.status.conditions, "ContainersReady")
+        return in_utc(ready.last_transition_time) if containers_ready else None
 
 
 class Taint(Object, frozen=True):

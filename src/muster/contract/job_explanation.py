@@ -163,9 +163,16 @@ def _placed(pods: Sequence[Pod]) -> tuple[str, str]:
     if "Running" not in phases and "Failed" in phases:
         return FAILED, f"has ended: {phases.count('Failed')} of {len(pods)} pods failed"
     placed = [pod.spec.node_name for pod in pods if not pod.finished]
-    nodes, running = len(set(placed)), phases.count("Running")
-    text = f"{len(placed)} of {len(pods)} pods have a node, on {nodes} node{'s' * (nodes != 1)}"
-    return (RUNS if running else STARTS), f"{text}; {running} running"
+    nodes, alive = len(set(placed)), [pod for pod in pods if pod.status.phase == "Running"]
+    silent = sum(pod.unreachable_since is not None for pod in alive)
+    leaving = [pod for pod in alive if pod.metadata.deletion_timestamp is not None]
+    ending = sum(pod.unreachable_since is None for pod in leaving)
+    parts = [f"{len(alive) - silent - ending} running"]
+    parts += [f"{ending} ending"] if ending else []
+    parts += [f"{silent} on a node that does not answer"] if silent else []
+    have_nodes = f"{len(placed)} of {len(pods)} pods have a node"
+    text = f"{have_nodes}, on {nodes} node{'s' * (nodes != 1)}; {', '.join(parts)}"
+    return (RUNS if alive else STARTS), text
 
 
 def _member(pod: Pod, reason: str) -> Member:

@@ -17,7 +17,7 @@ from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import find_condition, shifted
 from muster.jobs import error_lines, job_sentences, names, pod_status
 from muster.jobs.job_sentences import LIMITS, replica_in_words, times
-from muster.jobs.job_status import BACKOFF, Ending
+from muster.jobs.job_status import BACKOFF, TERMINATING, Ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,19 +92,40 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
         return _failed(status, true["Failed"])
     if "Suspended" in true:
         return JobState(SUSPENDED, true["Suspended"])
-    crashes = {pod.metadata.name: (pod, crash) for pod in pods if (crash := crash_of(pod))}
-    waiting_crashes = [(pod, crash) for pod, crash in crashes.values() if crash.waits]
-    if waiting_crashes:
-        return _crashing(waiting_crashes)
-    if status.waiting is not None and status.waiting.reason == BACKOFF:
-        message, until = status.waiting.message, status.waiting.until
-        return JobState(RESTARTING, message, until, ending=_ending_in(status, message))
+    crashes = [(pod, crash) for pod in pods if (crash := crash_of(pod))]
+    return (
+        _unreachable(status, pods)
+        or _between_tries(status, crashes)
+        or _going_on(status, true, pods, crashes)
+    )
+
+
+def _between_tries(status: JobStatus, crashes: Sequence[tuple[Pod, Crash]]) -> JobState | None:
+    """A job that waits before it starts replicas again that crashed."""
+    waiting = [(pod, crash) for pod, crash in crashes if crash.waits]
+    if waiting:
+        return _crashing(waiting)
+    if status.waiting is None or status.waiting.reason != BACKOFF:
+        return None
+    message, until = status.waiting.message, status.waiting.until
+    return JobState(RESTARTING, message, until, ending=_ending_in(status, message))
+
+
+def _going_on(
+    status: JobStatus,
+    true: dict[str, str],
+    pods: Sequence[Pod],
+    crashes: Sequence[tuple[Pod, Crash]],
+) -> JobState:
+    """A job that runs or is to run; `true` are its true conditions with their messages."""
     # The Running condition alone is not enough: the operator sets it as soon as one pod that
     # decides the outcome runs, and other pods may still wait for a node.
     waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
+    if "Running" in true and status.waiting is not None and status.waiting.reason == TERMINATING:
+        return JobState(RESTARTING, _after_removal(status, status.waiting.message))
     if "Running" in true and not waiting:
         # A program that crashes after some time runs between two crashes.
-        return JobState(RUNNING, words) if (words := _words([*crashes.values()])) else _ran(status)
+        return JobState(RUNNING, words) if (words := _words(crashes)) else _ran(status)
     if "Running" in true and (reason := _scaled_up(status, waiting, pods)):
         return JobState(RUNNING, reason)
     reason = _why_pending(waiting, len(pods))
@@ -113,8 +134,19 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
         recorded = ""  # the operator has not seen yet that all pods have nodes
     if "Restarting" in true and not reason:
         cause = _cause_of_restart(status, true["Restarting"])
-        return JobState(RESTARTING, _after_preemption(status, recorded) if recorded else cause)
-    return JobState(PENDING, _after_preemption(status, reason or recorded))
+        return JobState(RESTARTING, _after_removal(status, recorded) if recorded else cause)
+    return JobState(PENDING, _after_removal(status, reason or recorded))
+
+
+def _unreachable(status: JobStatus, pods: Sequence[Pod]) -> JobState | None:
+    """A job with pods on nodes that do not answer: it restarts once such a pod is to end."""
+    silent = pod_status.unreachable_pods(pods)
+    if not silent:
+        return None
+    is_leaving = silent[0].metadata.deletion_timestamp is not None
+    if not (is_leaving or status.is_true("Running")):
+        return None
+    return JobState(RESTARTING if is_leaving else RUNNING, pod_status.first_unreachable(silent))
 
 
 def _unfinished_and_stopped(status: JobStatus) -> str:
@@ -144,8 +176,8 @@ def _cause_of_restart(status: JobStatus, message: str) -> str:
     return re.sub(_FOREIGN_RESTART, "", message, count=1)
 
 
-def _after_preemption(status: JobStatus, reason: str) -> str:
-    """Why the job waits, and by whom it was preempted before."""
+def _after_removal(status: JobStatus, reason: str) -> str:
+    """Why the job waits, and by whom its pods were taken away before."""
     return "; ".join(filter(None, (status.preempted, reason)))
 
 

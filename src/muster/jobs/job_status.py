@@ -25,6 +25,8 @@ BACKOFF = "BackOff"
 """The reason of a job that waits before it recreates replicas that failed."""
 QUOTA_EXCEEDED = "QuotaExceeded"
 """The reason of a job whose pods a ResourceQuota refuses, or that waits for such a job."""
+TERMINATING = "Terminating"
+"""The reason of a job that waits until pods that are to be replaced have ended."""
 INVALID_SPEC = "InvalidSpec"
 """The reason of a job that failed for its manifest, and the condition of a job that runs on."""
 
@@ -121,7 +123,7 @@ class JobRestart(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     count: int = 0
     """How many pods are recreated for that reason."""
     preempted: str = ""
-    """By whom (`preempted by …`)."""
+    """By whom and why (`preempted by …`, `evicted from node …`)."""
 
 
 class ReplicaFailures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -234,7 +236,8 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     """Pods whose replacement is counted but whose deletion may not be requested yet."""
     waiting: Waiting | None = None
     preempted: str = ""
-    """Since its pods were preempted and until all of them run again: by whom (`preempted by …`)."""
+    """Since pods were taken away and until all of them run again: by whom and why (`preempted by
+    …`, `evicted from node …`)."""
     earlier_restarts: dict[str, int] = {}
     """Restarts of a replica before its present pod, by role and index (`worker-0`)."""
     failed_attempt: FailedAttempt | None = None

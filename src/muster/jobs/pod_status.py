@@ -2,6 +2,10 @@
 
 The words are the end of a sentence (`exited with code 1`, `was OOMKilled`, `could not start: …`),
 the same in a job's message and in tables.
+
+Also by whom a pod was taken away: whoever does that says so in its condition DisruptionTarget. And
+that it cannot end: on a node that does not answer it stays, and has no replacement, until the node
+answers, its Node object is deleted, or somebody says that the machine is off.
 """
 
 from __future__ import annotations
@@ -13,15 +17,19 @@ from msgspec.structs import replace
 
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.conditions import PREEMPTION, preemption_in_words
-from kubekit.objects.meta import find_condition
+from kubekit.objects.meta import find_condition, timestamp
 from muster.jobs import error_lines, names
 from muster.jobs.job_status import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kubekit.objects.core import ContainerTerminated, Pod
 
+_RELEASED = "ReleasedByMuster"
+"""Of a gang that never ran whole: it waits again, and the reason says for what."""
+_MAX_MESSAGE = 300
+"""Characters of what a node or controller wrote that are repeated in the job's status."""
 _PLAIN_REASONS = ("", "Error", "Completed")
 """Reasons of containers that say no more than the exit code."""
 _NEVER_RAN = ("StartError", "ContainerCannotRun")
@@ -131,6 +139,58 @@ def preemption(pod: Pod) -> str:
     if notice is None or (notice.status, notice.reason) != ("True", PREEMPTION):
         return ""
     return preemption_in_words(notice.message)
+
+
+def removal(pod: Pod) -> str:
+    """By whom and why the pod was taken away (`evicted from node n by …`); empty if it was not."""
+    notice = find_condition(pod.status.conditions, "DisruptionTarget")
+    if notice is None or notice.status != "True" or notice.reason == _RELEASED:
+        return ""
+    if notice.reason == PREEMPTION:
+        return preemption(pod)
+    node, message = f"node {pod.spec.node_name}", (notice.message or notice.reason)[:_MAX_MESSAGE]
+    if notice.reason == "EvictionByEvictionAPI":
+        return f"evicted from {node} through the eviction API, as by `kubectl drain`"
+    if notice.reason == "DeletionByTaintManager":
+        silent = pod.unreachable_since is not None
+        why = "which does not answer" if silent else f"which has a taint ({message})"
+        return f"evicted from {node}, {why}"
+    if notice.reason == "TerminationByKubelet":
+        return f"stopped by {node}: {pod.status.message[:_MAX_MESSAGE] or message}"
+    return f"removed from {node} ({notice.reason}: {message})"
+
+
+def first_removal(pods: Sequence[Pod]) -> str:
+    """By whom and why the first of these pods was taken away; empty if none was."""
+    return next(filter(None, map(removal, pods)), "")
+
+
+def unreachable(pod: Pod) -> str:
+    """That the pod's node does not answer, what happens next, and what a person can do."""
+    node, name, since = pod.spec.node_name, pod.metadata.name, pod.unreachable_since
+    assert since is not None
+    text = f"node {node} has not answered since {timestamp(since)}"
+    if pod.metadata.deletion_timestamp is None:
+        return f"{text}; if that lasts, the cluster evicts pod {name}, by default after 5 minutes"
+    force = f"kubectl delete pod {name} --namespace {pod.metadata.namespace} --force"
+    out = f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    return (
+        f"{text}, so pod {name} cannot end; it is replaced once the node answers or is deleted. "
+        f"If the machine is off: `{out}` (an administrator), or `{force}`"
+    )
+
+
+def unreachable_pods(pods: Iterable[Pod]) -> list[Pod]:
+    """The pods whose nodes do not answer, those that are to end first."""
+    silent = [pod for pod in pods if pod.unreachable_since is not None]
+    return sorted(silent, key=lambda pod: pod.metadata.deletion_timestamp is None)
+
+
+def first_unreachable(pods: Sequence[Pod]) -> str:
+    """The sentence about the first of some pods whose nodes do not answer."""
+    others = len(pods) - 1
+    more = f" ({others} more {'pods are' if others > 1 else 'pod is'} on such a node)"
+    return f"{unreachable(pods[0])}{more if others else ''}"
 
 
 def end_of_log(end: ContainerTerminated) -> str:

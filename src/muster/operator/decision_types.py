@@ -60,8 +60,8 @@ class Observed(msgspec.Struct, frozen=True):
     leftovers: Mapping[tuple[str, str], ObjectMeta] = {}
     """Metadata of objects other than pods that carry the job's labels and have no controller, by
     resource and name: a former job of this name left them behind."""
-    preemption: str = ""
-    """By whom a pod was preempted since the status was last written."""
+    removal: str = ""
+    """By whom a pod was taken away since the status was last written, and why."""
     reported_exits: frozenset[str] = frozenset()
     """The ends of containers that events have reported, as `exit_codes` names them."""
     is_new: bool = False

@@ -23,6 +23,7 @@ from muster.contract.job_explanation import EMPTY, RUNS, WAITS, JobExplanation, 
 from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.scheduler_rights import NAMES
 from muster.contract.unserved_fields import is_ours, of_gang, of_job, told_once
+from muster.jobs import pod_status
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
 from muster.jobs.job_status import QUOTA_EXCEEDED
 from muster.jobs.quota_line import place_of, standing
@@ -53,7 +54,9 @@ def explain(
         row = instance(job_or_pod)
         explanation = explain_pods(client, name, [job_or_pod], now, notify)
         explanation = _with_not_served(client, explanation, [job_or_pod], notify=notify)
-        return _with_reasons(explanation, row.reason, [row])
+        silent = job_or_pod.unreachable_since is not None
+        reason = pod_status.unreachable(job_or_pod) if silent else row.reason
+        return _with_reasons(explanation, reason, [row])
     pods = job_or_pod.pods(client)
     job = summary_with_last_lines(client, job_or_pod, pods, now)
     explanation = _with_job(explain_pods(client, name, pods, now, notify), job)

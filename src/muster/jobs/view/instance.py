@@ -42,10 +42,14 @@ class Instance(msgspec.Struct, frozen=True):
     """Why it does not run, or how it crashed before, in a sentence; else empty."""
     crash: Crash | None = None
     """The crash after which the node starts it again."""
+    unreachable: bool = False
+    """Whether its node does not answer."""
 
     @property
     def state(self) -> str:
-        """Its phase, or that it waits for its next try."""
+        """Its phase, or that it waits for its next try, or that its node does not answer."""
+        if self.unreachable:
+            return "unreachable"
         return "restarting" if self.crash is not None and self.crash.waits else self.phase.lower()
 
 
@@ -54,7 +58,10 @@ def instance(pod: Pod, *, leads: bool = False, earlier_restarts: int = 0) -> Ins
     labels = pod.metadata.labels
     restarts = sum(c.restart_count for c in pod.status.container_statuses)
     crash = crash_of(pod)
-    if crash is not None:
+    silent = pod.unreachable_since is not None
+    if silent:
+        reason = f"node {pod.spec.node_name} does not answer"
+    elif crash is not None:
         reason = crash.rest_of_sentence
     else:
         reason = "" if pod.status.phase in ("Running", "Succeeded") else why_not_running(pod)
@@ -73,6 +80,7 @@ def instance(pod: Pod, *, leads: bool = False, earlier_restarts: int = 0) -> Ins
         restarts=earlier_restarts + restarts,
         reason=reason,
         crash=crash,
+        unreachable=silent,
     )
 
 

@@ -89,7 +89,7 @@ class JobSummary(msgspec.Struct, frozen=True):
     ended: dict[str, int] = {}
     """Of a finished job: how many replicas ended in which way, also those whose pods are gone."""
     preempted: str = ""
-    """By whom its pods were preempted, until all run again (`preempted by …`); else empty."""
+    """By whom its pods were taken away, until all run again (`preempted by …`); else empty."""
     discarded: str = ""
     """The files that its pods wrote and that are deleted with them; empty if none."""
     settling: bool = False

@@ -22,7 +22,13 @@ from msgspec.structs import replace
 
 from muster.jobs import pod_status
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE, Job
-from muster.jobs.job_status import QUOTA_EXCEEDED, JobStatus, Waiting, status_change
+from muster.jobs.job_status import (
+    QUOTA_EXCEEDED,
+    TERMINATING,
+    JobStatus,
+    Waiting,
+    status_change,
+)
 from muster.jobs.unknown_fields import summary, unknown_fields_of_spec
 from muster.operator.build import gang
 from muster.operator.decide import (
@@ -145,7 +151,7 @@ def _decide_active(
     after, problems = explain(job, status, pods, observed, delay)
     return [
         *adopted,
-        *_write(job, after, [*events, *problems]),
+        *_write(job, after, [*events, *problems, *_event_of_removal(job, before, after, events)]),
         *owned_objects.delete_pods((*assessment.replaced, *surplus)),
         # Before the gang's object has the new size: with it, the scheduler could start them.
         *owned_objects.delete_unstarted(outdated),
@@ -171,8 +177,8 @@ def _accept(
     if not job.policy.suspend and before.start_time is None:
         # Queueing systems such as Kueue read it as: the job was started.
         status = replace(status, start_time=now.replace(microsecond=0))
-    if preemption := pod_failure.preemption(observed.pods) or observed.preemption:
-        status = replace(status, preempted=preemption)
+    if removal := pod_status.first_removal(observed.pods) or observed.removal:
+        status = replace(status, preempted=removal)
     events: list[Report] = []
     if before.condition("Created") is None:
         message = f"{job.kind} {job.name} is created."
@@ -208,6 +214,16 @@ def _delay(
     if delay is None and quota_turn.is_asking(job, missing, observed):
         return job.status.waiting
     return delay
+
+
+def _event_of_removal(
+    job: Job, before: JobStatus, after: JobStatus, events: Sequence[Report]
+) -> list[EmitEvent]:
+    """The event that a replica was taken away, unless the job restarts as a whole and says so."""
+    reasons = [row.reason for row in events if isinstance(row, EmitEvent)]
+    if not after.preempted or before.preempted or f"{job.kind}Restarting" in reasons:
+        return []
+    return [EmitEvent("Interrupted", f"a replica was {after.preempted}", "Warning")]
 
 
 def _with_started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:
@@ -301,13 +317,18 @@ def _warning(waiting: Waiting) -> EmitEvent:
 def terminating_pods(wanted: Iterable[Replica], observed: Observed) -> Waiting | None:
     """The pods that must be gone before new pods can have their names."""
     names = {replica.name for replica in wanted}
-    metas = [pod.metadata for pod in observed.pods if pod.metadata.deletion_timestamp is not None]
-    blocking = sorted((meta for meta in metas if meta.name in names), key=lambda meta: meta.name)
+    leaving = [pod for pod in observed.pods if pod.metadata.deletion_timestamp is not None]
+    blocking = [pod for pod in leaving if pod.metadata.name in names]
     if not blocking:
         return None
-    first, others = blocking[0], f" and {len(blocking) - 1} more" if blocking[1:] else ""
+    blocking.sort(key=lambda pod: pod.metadata.name)
+    first, others = blocking[0].metadata, f" and {len(blocking) - 1} more" if blocking[1:] else ""
     cause = f" (it has finalizers: {', '.join(first.finalizers)})" if first.finalizers else ""
-    return Waiting("Terminating", f"waits for pod {first.name}{others} to end{cause}")
+    text = f"waits for pod {first.name}{others} to end{cause}"
+    silent = pod_status.unreachable_pods(blocking)
+    return Waiting(
+        TERMINATING, f"{text}; {pod_status.first_unreachable(silent)}" if silent else text
+    )
 
 
 def _before_creation(job: Job, observed: Observed, quota: Waiting | None) -> Waiting | None:

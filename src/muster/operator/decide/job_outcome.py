@@ -315,10 +315,13 @@ class _Assessor:
         return alone + (is_new and len(retried) > alone)
 
     def _cause_of_break(self, broken: restarts.GangBreak) -> JobRestart:
-        preempted = self.status.preempted if broken.failed is None else ""
-        return (
-            JobRestart(job_sentences.PREEMPTED, preempted=preempted) if preempted else broken.cause
-        )
+        by = self.status.preempted if broken.failed is None else ""
+        if not by:
+            return broken.cause
+        pod = next((pod for pod in self.pods if pod_status.removal(pod) == by), None)
+        if pod is None or pod_status.preemption(pod):
+            return JobRestart(job_sentences.PREEMPTED, preempted=by)
+        return JobRestart(job_sentences.INTERRUPTED, pod_status.interruption_of(pod), 1, by)
 
     def _cause_of_restart(self, failed: Sequence[Pod], retried: Sequence[Pod]) -> JobRestart:
         """The pods that failed; or that the cluster ended, which is not the job's failure."""
@@ -331,7 +334,7 @@ class _Assessor:
             if worker is not None:
                 lost = Ending(names.replica(self.job.name, "Worker", worker), "worker", worker)
                 return JobRestart(job_sentences.WORKER_DELETED, lost, 1)
-            by, ending = pod_status.preemption(first), pod_status.interruption_of(first)
+            by, ending = pod_status.removal(first), pod_status.interruption_of(first)
             return JobRestart(job_sentences.INTERRUPTED, ending, len(ended or failed), by)
         ending = pod_status.brief(pod_status.ending_of(first))
         return JobRestart(job_sentences.REPLICAS_FAILED, ending, len(_causes(failed, first)))

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from kubekit.objects.enforced_limits import is_over_own_limit
 from kubekit.objects.meta import condition_is_true, find_condition, shifted
-from muster.jobs import pod_status
 from muster.jobs.job_status import LauncherStart
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
 from muster.operator.decide.job_conditions import not_terminating
@@ -97,11 +96,6 @@ def ended_by_cluster(pod: Pod) -> bool:
         return True
     rejected = pod.status.reason in _REJECTED_BY_KUBELET or pod.status.reason.startswith("OutOf")
     return rejected and not ever_started(pod)
-
-
-def preemption(pods: Sequence[Pod]) -> str:
-    """By whom the first of these pods was preempted; empty if none was."""
-    return next(filter(None, map(pod_status.preemption, pods)), "")
 
 
 def ended_by_deletion(pod: Pod, container: str) -> bool:

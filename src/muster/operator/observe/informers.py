@@ -177,7 +177,7 @@ class Informers:
             quota_line=tuple(row for row in self.quota_line(job.namespace) if row.uid != uid),
             quotas={row.metadata.name: row for row in self.quotas.by(_WAITS, job.namespace)},
             blocked=writes.blocked,
-            preemption=writes.preemption,
+            removal=writes.removal,
             reported_exits=writes.reported_exits,
             template_rejection=own_writes.template_rejection(uid, job.generation),
             is_new=not writes.started,
@@ -304,8 +304,8 @@ def _owned_object_changed(
     current, owners = change.current, _owner(change.current)
     leaving = change.new is None or _metadata(current).deletion_timestamp is not None
     is_new = [own_writes.seen_by_informer(kind, uid, current, leaving=leaving) for uid in owners]
-    if leaving and kind == PODS and owners and (words := pod_status.preemption(current)):
-        own_writes.of(owners[0]).preemption = words
+    if leaving and kind == PODS and owners and (words := pod_status.removal(current)):
+        own_writes.of(owners[0]).removal = words
     if change.old is None and owners and not any(is_new):
         return  # The informer only shows what we created.
     # Both states: a label or owner that is gone may have tied the object to another job.

@@ -49,8 +49,8 @@ class JobWrites:
     """Whether we have acted on this job."""
     reported_exits: frozenset[str] = frozenset()
     """The ends of containers that events have reported."""
-    preemption: str = ""
-    """By whom a pod was preempted, which may be gone before the job is reconciled."""
+    removal: str = ""
+    """By whom a pod was taken away, which may be gone before the job is reconciled."""
     valid_spec: Raw | None = None
     """The last valid spec that we have seen."""
 
@@ -83,7 +83,7 @@ class OwnWrites:
 
     def record_job(self, job: str, raw: Raw) -> None:
         """Remember the job as the API server returned it after our last write."""
-        self.of(job).preemption = ""  # The status has it now.
+        self.of(job).removal = ""  # The status has it now.
         self.of(job).job = (self._clock() + KEEP, raw)
 
     def record_quota_refusal(self, job: str, message: str) -> None:

@@ -71,6 +71,69 @@ def test_a_crash_is_shown_without_its_log(scene: Scene) -> None:
     assert f"the last time it {exited(3)}; next try in 25 s\n" in out
 
 
+def with_worker_on_silent_node(scene: Scene, *, evicted: bool, **status: Any) -> None:
+    """A job of two workers; the node of the second fell silent ten minutes ago."""
+    running = condition(job("TFJob", "j", {"Worker": 2}, age=900), "Running")
+    running["status"] |= status
+    lost = pod(running, "worker", 1, "Running", node="n2")
+    lost["status"]["conditions"] += [
+        {"type": "Ready", "status": "False", "lastTransitionTime": ago(600)},
+        {"type": "ContainersReady", "status": "True", "lastTransitionTime": ago(800)},
+    ]
+    if evicted:
+        lost["metadata"] |= {"deletionTimestamp": ago(300), "deletionGracePeriodSeconds": 30}
+    pods = [pod(running, "worker", 0, "Running", node="n1"), lost]
+    scene.objects = {"tfjobs": [running], "pods": pods, "configmaps": [], "services": []}
+
+
+def test_a_worker_on_a_node_that_does_not_answer_is_not_called_running(scene: Scene) -> None:
+    with_worker_on_silent_node(scene, evicted=False)
+    why = f"node n2 has not answered since {ago(600)}; if that lasts, the cluster evicts pod j-work"
+
+    assert scene.arena("list")[1].splitlines()[1].split()[1] == "RUNNING"
+    assert f"Reason:      {why}" in scene.arena("get", "j")[1]
+    assert explained(scene)["text"].startswith(
+        f"2 of 2 pods have a node, on 2 nodes; 1 running, 1 on a node that does not answer; {why}"
+    )
+    whys = [member["why"] for member in explained(scene)["members"]]
+    assert whys == ["", "node n2 does not answer"]
+
+
+def test_a_worker_that_cannot_end_on_a_dead_node_says_what_a_person_can_do(scene: Scene) -> None:
+    with_worker_on_silent_node(scene, evicted=True)
+    why = f"node n2 has not answered since {ago(600)}, so pod j-worker-1 cannot end; it is replaced"
+
+    code, out, err = scene.arena("list")
+    assert (code, out.splitlines()[1].split()[1]) == (0, "RESTARTING")
+    assert err.startswith(f"j: {why}")
+    assert f"Reason:      {why}" in scene.arena("get", "j")[1]
+    out = scene.arena("explain", "j")[1]
+    assert out.splitlines()[1].split() == ["State:", "restarting"]
+    assert f"Why:    {why}" in out
+    for command in (
+        "kubectl taint nodes n2 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+        "kubectl delete pod j-worker-1 --namespace default --force",
+    ):
+        assert f"`{command}`" in out
+        assert f"`{command}`" in scene.arena("explain", "j-worker-1")[1]
+
+
+def test_a_drained_worker_says_who_evicted_it_from_where(scene: Scene) -> None:
+    running = condition(job("TFJob", "j", {"Worker": 2}, age=900), "Running")
+    by = "evicted from node n2 through the eviction API, as by `kubectl drain`"
+    waits = {"reason": "Terminating", "message": "waits for pod j-worker-1 to end"}
+    running["status"] |= {"preempted": by, "waiting": waits}
+    leaving = pod(running, "worker", 1, "Running", node="n2")
+    leaving["metadata"] |= {"deletionTimestamp": ago(-20), "deletionGracePeriodSeconds": 30}
+    pods = [pod(running, "worker", 0, "Running", node="n1"), leaving]
+    scene.objects = {"tfjobs": [running], "pods": pods, "configmaps": [], "services": []}
+    why = f"{by}; {waits['message']}"
+
+    assert scene.arena("list")[1].splitlines()[1].split()[1] == "RESTARTING"
+    assert f"Reason:      {why}\n" in scene.arena("get", "j")[1]
+    assert explained(scene)["text"] == why
+
+
 def ended(scene: Scene, type_: str, message: str = "", **status: Any) -> None:
     raw: Raw = condition(job("TFJob", "j", {"Worker": 2, "PS": 1}, age=90), type_, message)
     raw["status"].update(status)

@@ -1,10 +1,12 @@
-"""A job whose pods make room for a gang of higher priority says so until it runs again."""
+"""A job whose pods are taken away says by whom and why until all of them run again."""
 
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kubekit.objects.conditions import disruption_condition, preemption_message
+from kubekit.objects.meta import Condition
 from tests.muster.operator.builders import Model, manifest, replica
 
 BY_BIG = "preempted by ns/big, which has a higher priority"
@@ -27,6 +29,14 @@ def preempt(model: Model, *pods: str, message: str = preemption_message("ns/big"
     for name in pods:
         model.run(name, conditions=[condition])
         model.request_deletion(name)
+
+
+def evict(model: Model, name: str, reason: str, message: str) -> None:
+    """The cluster marks the pod and asks it to end."""
+    model.run(name, conditions=[disruption_condition(reason, message, model.now)])
+    spec = replace(model.pods[name].spec, node_name="n2")
+    model.pods[name] = replace(model.pods[name], spec=spec)
+    model.request_deletion(name)
 
 
 def wait_for_room(model: Model) -> None:
@@ -82,9 +92,9 @@ def test_a_job_that_loses_some_pods_to_another_says_so_while_they_wait() -> None
 def test_pods_that_are_gone_before_the_job_is_reconciled_are_not_forgotten() -> None:
     model = running()
     model.pods.clear()
-    model.extra["preemption"] = BY_BIG
+    model.extra["removal"] = BY_BIG
     model.step()
-    model.extra["preemption"] = ""
+    model.extra["removal"] = ""
     model.settle()
 
     assert f"it was {BY_BIG}" in model.status["conditions"][-1]["message"]
@@ -118,3 +128,83 @@ def test_a_job_that_is_suspended_no_longer_waits_for_room() -> None:
     model.settle()
 
     assert "preempted" not in model.status
+
+
+EVICTIONS = [
+    (
+        "EvictionByEvictionAPI",
+        "Eviction API: evicting",
+        "evicted from node n2 through the eviction API, as by `kubectl drain`",
+    ),
+    (
+        "DeletionByTaintManager",
+        "Taint manager: deleting due to NoExecute taint",
+        "evicted from node n2, which has a taint (Taint manager: deleting due to NoExecute taint)",
+    ),
+    (
+        "TerminationByKubelet",
+        "Pod was terminated in response to imminent node shutdown.",
+        "stopped by node n2: Pod was terminated in response to imminent node shutdown.",
+    ),
+    (
+        "DeletionByPodGC",
+        "PodGC: node no longer exists",
+        "removed from node n2 (DeletionByPodGC: PodGC: node no longer exists)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "message", "words"), EVICTIONS)
+def test_the_owner_is_told_who_evicted_a_pod_from_where_and_why(
+    reason: str, message: str, words: str
+) -> None:
+    model = running()
+    evict(model, "j-worker-1", reason, message)
+    model.step()
+    model.step()
+
+    assert model.status["preempted"] == words
+    assert model.view.status == "RESTARTING"
+    assert model.view.reason == f"{words}; waits for pod j-worker-1 to end"
+    model.settle()
+    wait_for_room(model)
+    assert model.view.reason == f"{words}; worker 1: {ROOM}"
+    model.run()
+    model.settle()
+    assert model.view.reason == ""
+    assert [e.message for e in model.events if e.reason == "Interrupted"] == [
+        f"a replica was {words}"
+    ]
+
+
+def test_a_gang_that_restarts_for_a_drain_names_the_pod_and_the_node() -> None:
+    model = running("gang")
+    reason, message, words = EVICTIONS[0]
+    evict(model, "j-worker-1", reason, message)
+    model.settle()
+
+    told = f"job j is restarting because pod j-worker-1 was {words}."
+    assert [e.message for e in model.events if e.reason == "TFJobRestarting"] == [told]
+    assert [e for e in model.events if e.reason == "Interrupted"] == [], "said already"
+
+
+def test_a_job_whose_pod_cannot_end_on_a_dead_node_says_so_in_its_status() -> None:
+    model = running()
+    evict(model, "j-worker-1", "DeletionByTaintManager", "due to NoExecute taint")
+    lost = model.pods["j-worker-1"]
+    silent = (
+        Condition("Ready", "False", last_transition_time=model.now),
+        Condition("ContainersReady", "True"),
+    )
+    status = replace(lost.status, conditions=(*lost.status.conditions, *silent))
+    model.pods["j-worker-1"] = replace(lost, status=status)
+    model.step()
+    model.step()
+
+    waits = model.status["waiting"]
+    assert waits["reason"] == "Terminating"
+    assert waits["message"].startswith(
+        "waits for pod j-worker-1 to end; node n2 has not answered since 2"
+    )
+    assert "kubectl delete pod j-worker-1 --namespace ns --force" in waits["message"]
+    assert model.status["preempted"] == "evicted from node n2, which does not answer"
