@@ -2,8 +2,8 @@
 
 1. Five MPI workers of two GPUs each on a cluster of eight GPUs: all wait, and the job says why.
 2. Four of them fit: all start together, and mpirun trains over eight ranks.
-3. A parameter server job trains while a rival waits for one GPU more than is free. A worker of the
-   job is lost: the rival would fit now, but the room is held, and the worker comes back to it.
+3. Two replicas train together while a rival waits for one GPU more than is free. One of them
+   crashes, and with --retry both start again: the rival would fit now, but their room is held.
 
 The demo runs on its own local cluster, in a temporary home, and removes both at the end, even
 after Ctrl-C. If a step fails, the log of the cluster is kept.
@@ -24,11 +24,6 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
-
-from kubekit.client.auth import kube_config
-from kubekit.client.blocking_client import BlockingClient
-from kubekit.objects.kinds import PODS
-from kubekit.objects.meta import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,51 +136,53 @@ def submit_mpi(*, workers: int) -> None:
 
 
 def comes_back() -> None:
-    say("3. Two workers with a GPU each and a parameter server: six GPUs stay free (about 20 s).")
-    train = f"python {shorter(HERE / 'numpy_ps.py')} --logdir /training_logs"
-    flags = ("--gang", "--gpus=1", "--success-policy=AllWorkers")
-    ours = ("--name=tf-dist", "--workers=2", "--ps=1")
-    arena("submit", "tf", *ours, *flags, f"{train} --steps 100 --pause 0.1")
-    await_job("tf-dist", running(3))
+    say("3. Two replicas with a GPU each train together: six GPUs stay free (about 30 s).")
+    train = f"python {shorter(HERE / 'numpy_allreduce.py')}"
+    flags = ("--gang", "--gpus=1")
+    together = ("--retry=3", "--annotation=muster.dev/restart=gang")
+    arena("submit", "pytorch", "--name=ddp", "--workers=2", *together, *flags,
+          f"{train} --steps 200 --pause 0.1")  # fmt: skip
+    await_job("ddp", running(2))
     say("A rival wants seven, one more than there are: it waits.")
-    arena("submit", "tf", "--name=rival", "--workers=7", *flags, f"{train} --steps 20")
+    arena("submit", "pytorch", "--name=rival", "--workers=7", *flags, f"{train} --steps 20")
     await_job("rival", waiting(7))
     arena("list")
-    follow("tf-dist", when="step 20 ", then=lose_a_worker)
-    await_job("tf-dist", ended)
-    arena("get", "tf-dist")
+    victim = "ddp-worker-0"
+    before, process = nodes("ddp"), process_of(victim)
+    follow("ddp", when="step 10 ", then=lambda: crash(victim, process, before))
+    await_job("ddp", ended)
+    arena("get", "ddp")
     say("Now that the job is done the rival has its turn.")
     await_job("rival", ended)
     arena("list")
 
 
-def lose_a_worker() -> None:
-    name = "tf-dist-worker-1"
-    before = member(name)
-    say(f"{name} is lost from {before['node']}. Seven GPUs are free: the rival would fit.")
-    with BlockingClient(kube_config.load(Path(os.environ["MUSTER_HOME"], "kubeconfig"))) as client:
-        uid = client.get(PODS, Key("default", name)).metadata.uid
-        arena("delete", f"pod/{name}")
-        await_job(
-            "tf-dist",
-            lambda job: (
-                running(3)(job) and client.get(PODS, Key("default", name)).metadata.uid != uid
-            ),
-        )
+def crash(name: str, process: str, before: list[str]) -> None:
+    say(f"{name} crashes. All replicas start again, so the rival would fit for a moment.")
+    arena("attach", "ddp", "-i", name, f"kill -9 {process}")
+    await_job("ddp", lambda job: running(2)(job) and "failed once" in job["reason"])
     # Read both before printing: once the training is over, the rival starts.
-    rival, after = get("rival"), member(name)
-    arena("get", "tf-dist")
+    rival, after = get("rival"), nodes("ddp")
+    arena("get", "ddp")
     arena("list")
-    if after["node"] != before["node"] or rival["status"] != "PENDING":
-        raise DemoFailed(
-            f"the room was not kept: {name} is on {after['node']}, rival {rival['status']}"
-        )
-    say(f"Its room was kept: it is back on {after['node']}, and the training goes on.")
+    if after != before or rival["status"] != "PENDING":
+        raise DemoFailed(f"the room was not kept: on {after}, rival {rival['status']}")
+    say(f"Its room was kept: it is back on {' and '.join(dict.fromkeys(after))}, and trains again.")
 
 
-def member(name: str) -> dict[str, Any]:
-    instance: dict[str, Any] = next(i for i in get("tf-dist")["instances"] if i["name"] == name)
-    return instance
+def nodes(name: str) -> list[str]:
+    """The nodes of a job's replicas."""
+    return sorted(instance["node"] for instance in get(name)["instances"])
+
+
+def process_of(instance: str) -> str:
+    """The id of the training process, which is in the first line that it prints."""
+    with subprocess.Popen(
+        [ARENA, "logs", "-f", "ddp", "-i", instance], stdout=subprocess.PIPE, text=True
+    ) as log:
+        first = log.stdout.readline() if log.stdout is not None else ""
+        log.terminate()
+    return first.rpartition("pid ")[2].strip()
 
 
 def waiting(count: int) -> Callable[[Job], bool]:
@@ -234,8 +231,11 @@ def follow(name: str, *, when: str = "", then: Callable[[], None] | None = None)
             if NOISE not in line:
                 print(line, end="", flush=True)
             if then is not None and line.startswith(when):
-                then()
-                command(f"arena logs -f {name}")
+                log.terminate()
+                break
+    if then is not None:
+        then()
+        follow(name)
 
 
 def get(name: str) -> Job:

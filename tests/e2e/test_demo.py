@@ -43,9 +43,11 @@ def test_the_demo_shows_gangs_that_wait_train_and_keep_their_room(tmp_path: Path
     assert len(re.findall(r"mpi-dist-(?:worker|launcher)-\w+ +Running", story)) == 5
     assert "rank 7 of 8 on mpi-dist-worker-3" in story
     assert len(re.findall(r"^trained: loss", story, re.MULTILINE)) == 2
+    assert "$ arena attach ddp -i ddp-worker-0 'kill -9 " in story
+    assert "worker 0 failed once; the last time it" in story
     assert "Its room was kept" in story
     last = story.rpartition("$ arena list")[2]
-    assert re.findall(r"^(rival|tf-dist) +SUCCEEDED", last, re.MULTILINE) == ["rival", "tf-dist"]
+    assert sorted(re.findall(r"^(rival|ddp) +SUCCEEDED", last, re.MULTILINE)) == ["ddp", "rival"]
     assert "(100.0%)" in story
     assert list(tmp_path.iterdir()) == []
     assert "\x1b" not in story

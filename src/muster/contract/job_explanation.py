@@ -70,6 +70,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     members: tuple[Member, ...] = ()
     last_lines: tuple[str, ...] = ()
     """Of a failed job: the end of the log of the pod that failed."""
+    hint: str = ""
+    """Of a failed job: the flag that would have helped, if one would."""
     next_try: str = ""
     """When a job that restarts is tried again, if that is known."""
     not_served: tuple[str, ...] = ()

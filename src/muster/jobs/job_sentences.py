@@ -63,11 +63,20 @@ def failure_message(kind: str, key: Key, failure: JobFailure, *, lines: bool = T
     first = failure.first
     if first is None:
         return text
-    text = f"{sentence(text)} First: pod {first.pod} "
+    text = " ".join(filter(None, [sentence(text), remedy(failure)]))
+    text = f"{text} First: pod {first.pod} "
     if lines and len(first.last_lines) > 1:
         end = "\n".join(first.last_lines)
         return f"{text}{pod_status.in_words(first)}. Its last lines:\n{end}"
     return f"{text}{_told(first)}"
+
+
+def remedy(failure: JobFailure) -> str:
+    """The flag with which the job would have been tried again; empty if none would have helped."""
+    first = failure.first
+    if first is None or not failure.without_retry or not pod_status.may_end_well_next_time(first):
+        return ""
+    return "With --retry=3 (restartPolicy: OnFailure, backoffLimit: 3) it would be tried again."
 
 
 def _cause(failure: JobFailure) -> str:

@@ -82,6 +82,8 @@ class JobState(msgspec.Struct, frozen=True):
     """Of a failed job, if its log had several."""
     ending: Ending | None = None
     """The end of a replica that the reason is about, if the status has it."""
+    remedy: str = ""
+    """Of a failed job: the flag that would have helped, if one would."""
 
 
 def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
@@ -167,6 +169,7 @@ def _failed(status: JobStatus, message: str) -> JobState:
         short_reason=job_sentences.short_reason(failure),
         last_lines=first.last_lines if first is not None and len(first.last_lines) > 1 else (),
         ending=first,
+        remedy=job_sentences.remedy(failure),
     )
 
 

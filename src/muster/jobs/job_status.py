@@ -110,6 +110,8 @@ class JobFailure(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     """The number that was exceeded."""
     failures: int = 0
     """How often the job failed before it exceeded the limit."""
+    without_retry: bool = False
+    """Whether the first failure ended the job only because it names no number of retries."""
 
 
 class JobRestart(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -98,6 +98,11 @@ def error_line(ending: Ending) -> str:
     return error_lines.telling_line(ending.last_lines)
 
 
+def may_end_well_next_time(ending: Ending) -> bool:
+    """Whether another try could help: not a container that never ran, or lacked memory."""
+    return ending.exit_code is not None and ending.reason not in (*_NEVER_RAN, _OUT_OF_MEMORY)
+
+
 def in_words(ending: Ending) -> str:
     """The end of a sentence that begins with the name of the replica, without a line of its log."""
     if ending.exit_code is None:

@@ -42,6 +42,13 @@ CHIEF = Ending("j-chief-0", "chief", exit_code=137, reason="OOMKilled")
             "3 workers failed; the first, worker 1, exited with code 1: ValueError: x",
         ),
         (
+            JobFailure("ReplicasFailed", WORKER, "Worker", 1, without_retry=True),
+            "TFJob ns/j has failed because 1 Worker replica(s) failed. With --retry=3 "
+            "(restartPolicy: OnFailure, backoffLimit: 3) it would be tried again. "
+            "First: pod j-worker-1 exited with code 2: boom.",
+            "worker 1 exited with code 2: boom.",
+        ),
+        (
             JobFailure("ReplicasFailed", CHIEF, "Chief", 1),
             "TFJob ns/j has failed because 1 Chief replica(s) failed. "
             "First: pod j-chief-0 was OOMKilled (exit code 137).",

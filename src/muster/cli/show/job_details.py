@@ -69,6 +69,7 @@ def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     further = [
         ("Node:", node),
         ("Reason:", reason),
+        ("Hint:", job.remedy),
         ("Line:", extras.line),
         ("Limits:", enforced_limits.in_words(limits) if limits else ""),
         ("Files:", job.discarded),

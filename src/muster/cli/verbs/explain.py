@@ -54,6 +54,8 @@ def _text(explanation: JobExplanation, now: datetime) -> str:
         ("State:", explanation.state),
         ("Why:", f"{explanation.text}{next_try(retried, now)}"),
     ]
+    if explanation.hint:
+        facts.append(("Hint:", explanation.hint))
     if explanation.gang:
         dialect = f" ({explanation.dialect})" if explanation.dialect else ""
         facts.append(("Gang:", f"{explanation.gang}{dialect}"))

@@ -69,6 +69,7 @@ def explain(
     return replace(
         explanation,
         last_lines=job.last_lines,
+        hint=job.remedy,
         next_try=timestamp(job.next_try) if job.next_try else "",
     )
 

@@ -182,9 +182,10 @@ class JobWatch:
     def failure(self, job: JobSummary) -> JobFailed:
         """The error of the failed job, with the end of the log of the replica that failed."""
         job = with_lines_of_failure(self._client, job)
+        logs = f"See: {logs_command(job)}" if self.keeps_logs(job) else NO_LOGS
         return JobFailed(
             f"the job {job.name} failed{job.cause}",
-            hint=f"See: {logs_command(job)}" if self.keeps_logs(job) else NO_LOGS,
+            hint="\n".join(filter(None, [logs, job.remedy])),
             job=job.name,
             replica=job.failed_pod,
             exit_code=job.ending.exit_code if job.ending is not None else None,

@@ -72,6 +72,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     """Of a failed job: the end of the log of the pod that failed."""
     ending: Ending | None = None
     """The end of a replica that the reason is about, if the status has it."""
+    remedy: str = ""
+    """Of a failed job: the flag that would have helped, if one would."""
     failed_attempt: FailedAttempt | None = None
     """Of a failed job: the attempt that failed, if the operator recorded it."""
     next_try: datetime | None = None
@@ -223,6 +225,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         short_reason=job_state.short_reason,
         last_lines=job_state.last_lines,
         ending=job_state.ending if state == FAILED or not problem else None,
+        remedy=job_state.remedy,
         failed_attempt=status.failed_attempt if state == FAILED else None,
         next_try=job_state.next_try,
         restarts=status.restarts - status.unstarted - status.restarts_to_come(own_pods),

@@ -154,7 +154,11 @@ class _Assessor:
         role = role_of(self.job, first)
         count = sum(role_of(self.job, pod) == role for pod in _causes(failed, first))
         ending = pod_status.ending_of(first)
-        failure = JobFailure(job_sentences.REPLICAS_FAILED, ending, role, count)
+        spec, limit = replica_spec_of(self.job, first), self.job.policy.backoff_limit
+        final = spec is not None and spec.restart == "Never" and not limit
+        failure = JobFailure(
+            job_sentences.REPLICAS_FAILED, ending, role, count, without_retry=final
+        )
         self._end_failed(failure, first)
         return True
 

@@ -120,6 +120,7 @@ def _reason_and_place(
 ) -> tuple[str, str]:
     """Why the job is in its state, and its place in line, in the words of `arena get`."""
     reason = job.headline + next_try(job.next_try, now) if job.reason else ""
+    reason = f"{reason} {job.remedy}" if job.remedy else reason
     if explanation is None or job.status != PENDING:
         return reason, ""
     # The place has a line of its own.

@@ -159,6 +159,18 @@ def test_a_job_that_ended_is_explained_without_its_pods(scene: Scene) -> None:
     assert (explained(scene)["state"], explained(scene)["text"]) == ("failed", "why it failed")
 
 
+def test_a_crash_without_retries_names_the_flag_that_would_have_helped(scene: Scene) -> None:
+    first = {"pod": "j-worker-1", "role": "worker", "index": 1, "exitCode": 137}
+    failure = {"code": "ReplicasFailed", "first": first, "role": "Worker", "count": 1}
+    hint = "With --retry=3 (restartPolicy: OnFailure, backoffLimit: 3) it would be tried again."
+    ended(scene, "Failed", "m", failure={**failure, "withoutRetry": True})
+
+    assert f"Hint:        {hint}\n" in scene.arena("get", "j")[1]
+    assert f"Hint:   {hint}\n" in scene.arena("explain", "j")[1]
+    ended(scene, "Failed", "m", failure=failure)
+    assert "--retry" not in scene.arena("explain", "j")[1] + scene.arena("get", "j")[1]
+
+
 def test_a_job_whose_pods_do_not_exist_yet_waits(scene: Scene) -> None:
     ended(scene, "Created")
 

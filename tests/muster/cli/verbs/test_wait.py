@@ -34,6 +34,17 @@ def test_the_exit_code_of_wait_is_the_jobs(place: Place) -> None:
     assert place.arena("wait", "nope", "--for", "deleted")[:2] == (0, "nope deleted\n")
 
 
+def test_a_job_that_failed_for_want_of_retries_names_the_flag(place: Place) -> None:
+    first = {"pod": "bad-worker-1", "role": "worker", "index": 1, "exitCode": 137}
+    failure = {"code": "ReplicasFailed", "first": first, "role": "Worker", "count": 1}
+    place.job("bad", **ended("Failed"), failure={**failure, "withoutRetry": True})
+
+    code, _, err = place.arena("wait", "bad")
+
+    assert code == 10
+    assert err.splitlines()[-1].startswith("With --retry=3 (restartPolicy: OnFailure, ")
+
+
 def test_a_job_that_waits_says_so_in_a_pipe_once_per_change(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

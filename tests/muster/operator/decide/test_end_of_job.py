@@ -96,6 +96,7 @@ def test_a_failed_pod_that_may_not_restart_fails_the_job() -> None:
     assert failed["reason"] == "TFJobFailed"
     first = {"pod": "j-ps-0", "role": "ps", "exitCode": 1}
     expected = {"code": "ReplicasFailed", "first": first, "role": "PS", "count": 1}
+    expected |= {"withoutRetry": True}
     assert model.status["failure"] == expected
     assert [e.reason for e in model.events] == ["ExitedWithCode", "TFJobFailed", "JobTerminated"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from kubekit.objects.enforced_limits import pod_over_limit
 from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Raw
 from muster.operator.decision_types import Delete, PatchStatus
 from tests.muster.operator.builders import Model, manifest, replica
 from tests.muster.words import exited
@@ -539,3 +540,33 @@ def test_a_job_that_succeeded_does_not_wait_for_a_replica_in_a_crash_loop() -> N
     assert model.conditions()[-1] == "Succeeded"
     deleted = {action.name for action in actions if isinstance(action, Delete)}
     assert "j-worker-1" in deleted
+
+
+OOM = {"reason": "OOMKilled", "exitCode": 137}
+
+
+@pytest.mark.parametrize(
+    ("restart", "limit", "end", "helps"),
+    [
+        ("", None, {"exitCode": 3}, True),
+        ("Never", 0, {"exitCode": 137}, True),
+        ("Never", 3, {"exitCode": 3}, False),
+        ("ExitCode", None, {"exitCode": 3}, False),
+        ("Never", None, OOM, False),
+        ("Never", None, {"reason": "StartError", "exitCode": 128}, False),
+    ],
+)
+def test_a_failure_names_the_retries_that_would_have_helped(
+    restart: str, limit: int | None, end: Raw, helps: bool
+) -> None:
+    policy = {} if limit is None else {"backoffLimit": limit}
+    model = Model(manifest(roles={"Worker": replica(2, restart)}, runPolicy=policy))
+    model.settle()
+    model.run()
+    row = {"name": "tensorflow", "state": {"terminated": end}}
+    model.pod("j-worker-1", phase="Failed", containerStatuses=[row])
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+    assert ("With --retry=3" in model.status["conditions"][-1]["message"]) is helps
+    assert model.view.remedy.startswith("With --retry=3") is helps
