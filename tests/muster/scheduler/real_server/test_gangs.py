@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ import pytest
 
 from kubekit.client.auth.kube_config import load
 from kubekit.client.client import Client
-from kubekit.objects.kinds import NAMESPACES, NODES, PODS
+from kubekit.objects.kinds import EVENTS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from kubekit.objects.meta import Key
+from kubekit.telemetry.metrics import REGISTRY
 from tests.controlplane.control_plane import ControlPlane
 from tests.muster.scheduler.real_server import real_cluster
 
@@ -232,3 +234,41 @@ async def test_members_of_another_scheduler_are_counted_and_not_bound(
             foreign.metadata.key, uid=foreign.metadata.uid, node="n1", annotations={"by": "else"}
         )
         await real_cluster.all_bound(client, namespace, "gang", 2)
+
+
+async def end_what_is_deleted(client: Client, namespace: str) -> None:
+    """What kubelets do: stop the pods that are being deleted, and confirm it."""
+    while True:
+        for pod in (await client.list(PODS, namespace)).items:
+            if pod.metadata.deletion_timestamp is not None:
+                await client.delete(PODS, pod.metadata.key, grace=0)
+        await asyncio.sleep(0.1)  # pace: a node
+
+
+async def test_preempted_pods_are_counted_once_and_bound_pods_get_the_event_that_describe_shows(
+    plane: ControlPlane, namespace: str
+) -> None:
+    number = ("muster_pods_deleted_total", {"reason": "Preempted"})
+    before = REGISTRY.get_sample_value(*number) or 0.0
+    async with real_cluster.scheduling(plane) as client:
+        await real_cluster.submit(client, "volcano", namespace, "low", 8, 1)
+        await real_cluster.all_bound(client, namespace, "low", 8)
+        priority = {"metadata": {"name": f"{namespace}-high"}, "value": 1000}
+        await client.create(PRIORITY_CLASSES, priority)
+        nodes = asyncio.create_task(end_what_is_deleted(client, namespace))
+        await real_cluster.declare(client, "volcano", namespace, "high", 2)
+        for i in range(2):
+            pod = real_cluster.member("volcano", namespace, "high", f"high-{i}", 2, 1)
+            pod["spec"]["priorityClassName"] = f"{namespace}-high"
+            await client.create(PODS, pod)
+        await real_cluster.all_bound(client, namespace, "high", 2)
+        assert (REGISTRY.get_sample_value(*number) or 0.0) - before == 8
+
+        async def told() -> set[str]:
+            events = (await client.list(EVENTS.read_as(dict), namespace)).items
+            rows = [row for row in events if row["reason"] == "Scheduled"]
+            names = {row["involvedObject"]["name"] for row in rows}
+            return names if names >= {"high-0", "high-1"} else set()
+
+        await real_cluster.eventually_true(told, what="the events Scheduled")
+        nodes.cancel()
