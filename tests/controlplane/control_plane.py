@@ -180,6 +180,10 @@ class ControlPlane:
         config = self._log_config(log) if log else None
         self._serve("kwok", lambda port: self._settings.kwok(port, config), "/healthz")
 
+    def kill_kwok(self) -> None:
+        """All nodes fall silent, with the pods on them."""
+        self._children.pop("kwok").kill()
+
     def _log_config(self, log: str) -> Path:
         file, config = self.folder / "pods.log", self.folder / "logs.yaml"
         lines = [f"2026-01-01T00:00:00.000000000Z stdout F {line}\n" for line in log.splitlines()]
