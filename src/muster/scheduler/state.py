@@ -37,6 +37,7 @@ from muster.scheduler.gangs.waiting_line import (
     END_OF_TIME,
     DueGangs,
     Idle,
+    Kept,
     LinePosition,
     Parked,
     Rest,
@@ -54,9 +55,7 @@ if TYPE_CHECKING:
     from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import HasMetadata, Key
     from muster.contract.pod_groups import HyperNode
-    from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Hold
-    from muster.scheduler.placement.demand import Demand
     from muster.scheduler.settings import Settings
 
 
@@ -89,8 +88,8 @@ class State:
         self.process_id = process_id
         """Tells the plans of this process from the plans of other processes."""
         self.plans = 0
-        self.starving: dict[GangKey, tuple[Demand, tuple[PodClass, ...]]] = {}
-        """Gangs that have waited too long, with their demand and the classes that lack room."""
+        self.kept: Kept | None = None
+        """The room that is kept for the first gang in line that has waited too long."""
         self.lowest_priority = math.inf
         """The lowest priority of all gangs so far: a gang can rank below all its placed pods."""
         self.line = DueGangs()
@@ -277,10 +276,22 @@ class State:
         """How many members succeeded in this run, or in the last one until the next begins."""
         return count_succeeded(gang, self.members(gang), self.record(gang.key).run)
 
-    def stop_starving(self, key: GangKey) -> None:
-        """Reserve no more nodes for this gang: other gangs may try them."""
-        if self.starving.pop(key, None) is not None:
-            self._happened(Wake.NODES)
+    def keep(self, key: GangKey, kept: Kept | None) -> None:
+        """Keep this room for a gang and no other; None if no room is kept for this gang."""
+        before = self.kept
+        if kept is None:
+            if before is not None and before.gang == key:
+                self.kept = None
+                self._happened(Wake.NODES)  # the next gang that starves is now the first
+            return
+        self.kept = kept
+        if before is None or before.rooms == kept.rooms:
+            return
+        if before.gang != key:
+            self.mark_due(before.gang)
+        changed = {room.node for room in before.rooms if kept.nodes.get(room.node) != room}
+        self.freed |= changed
+        self._happened(Wake.ROOM | Wake.PODS)
 
     def priority_seen(self, priority: int, before: float | None, now: float | None) -> None:
         """Wake the gangs that may evict this one now: its priority fell, or its group allows it.
@@ -321,6 +332,7 @@ class State:
                 self.snapshot.put(replace(known, priority=slot.priority, hold=slot.hold))
                 continue
             self.snapshot.put(slot)
+            self._look_at_kept(slot.node)
             if known is not None:
                 self.room_changed(known, slot)
 
@@ -330,6 +342,8 @@ class State:
         """Occupy the room of binds in flight."""
         for placement in placements:
             self.assumed[placement.pod.metadata.uid] = placement.node
+        if self.kept is not None:
+            self._look_at_kept(*(placement.node for placement in placements))
         self.snapshot.assume(placements, key)
         self.index.gangs[key].sorted_members = None
 
@@ -354,7 +368,7 @@ class State:
         """Drop everything known of a gang that has no members and no declaration."""
         self.line_changed = self.line_changed or key in self.index.gangs
         self.hold_only(key, {})
-        self.stop_starving(key)
+        self.keep(key, None)
         self.failures.hopeless.pop(key, None)
         self.rest(key, Idle(), None)
         self.records.pop(key, None)
@@ -413,6 +427,8 @@ class State:
 
     def room_changed(self, old: Slot | None, new: Slot | None) -> None:
         """Note the events of a slot that was added, changed or removed."""
+        if self.kept is not None:
+            self._look_at_kept(*(slot.node for slot in (old, new) if slot is not None))
         if old is not None and (new is None or new.node != old.node or new.cls is not old.cls):
             self.freed.add(old.node)
             if self.snapshot.held_for:
@@ -425,6 +441,11 @@ class State:
         was_protected = old is not None and is_protected(old.pod.metadata)
         if was_protected and (new is None or not is_protected(new.pod.metadata)):
             self._happened(Wake.EVICTABLE)
+
+    def _look_at_kept(self, *nodes: str) -> None:
+        """Consider the gang for which room is kept: something changed on one of its nodes."""
+        if self.kept is not None and any(node in self.kept.nodes for node in nodes):
+            self.mark_due(self.kept.gang)
 
     def _happened(self, event: int) -> None:
         self.events |= event

@@ -118,7 +118,7 @@ STARVES_BEHIND_ANOTHER: list[tuple[Any, ...]] = [
     ("arrive_in_one", RACK, 1, 1, 0, 0, ""),
     ("decide", 40.0),
 ]
-"""Nodes reserved for one gang are open to the other from the moment in which it starves too."""
+"""Both gangs starve at once, and the node that is left could take either."""
 BELOW_ITS_RUNNING_MEMBERS: list[tuple[Any, ...]] = [
     ("arrive", 3, 1, 2, 1),
     ("add_node", 0),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -187,6 +187,23 @@ class PodClasses:
                 return self.of(pod)  # its own selectors made more labels interesting
             self._known[signature] = cls
         return cls
+
+    def stand_in(self, cls: PodClass, requests: Mapping[str, int]) -> PodClass:
+        """A class like this one that requests these amounts and looks for no company: for trials.
+
+        Its host ports and its anti-affinity keep others away as those of the pods would.
+        """
+        return replace(
+            cls,
+            requests=requests,
+            columns=np.array([self.column(name) for name in requests], np.intp),
+            amounts=np.array(list(requests.values()), np.int64),
+            affinity=(),
+            preferred=(),
+            spread=(),
+            claims=(),
+            _cache={},
+        )
 
     def _relevant_labels(self, pod: Pod) -> dict[str, str]:
         # By the pod's labels, which are its own: others choose how many are interesting.

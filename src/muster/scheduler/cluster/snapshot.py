@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -79,13 +79,28 @@ class Placement(NamedTuple):
     cls: PodClass
 
 
+@dataclass(frozen=True)
+class KeptRoom:
+    """Room on one node that others leave free for the pods of a gang that waits."""
+
+    node: str
+    pods: tuple[tuple[PodClass, int], ...]
+    """The classes of these pods, and how many of each."""
+    amounts: tuple[tuple[str, int], ...]
+    """How much of each resource others leave free."""
+    stand_ins: tuple[PodClass, ...] = field(default=(), compare=False)
+    """What a trial places there: the classes of the pods, with these amounts."""
+
+
 class RoomChanges(NamedTuple):
-    """What a decision has changed so far: a trial begins with it, and undoes it at its end."""
+    """What a trial begins with, and undoes at its end."""
 
     freed: tuple[Slot, ...] = ()
     taken: tuple[tuple[PodClass, str], ...] = ()
-    """The class of each pod that takes room, and its node."""
+    """The class of each pod to which the decision has given room so far, and its node."""
     chosen: Mapping[Key, VolumeChoice] | None = None
+    kept: tuple[KeptRoom, ...] = ()
+    """Room that is kept for a gang that is before this one in line."""
 
 
 NO_CHANGES = RoomChanges()
@@ -309,6 +324,10 @@ class Trial:
         for cls, node in room.taken:
             if node in rows:
                 self.place(cls, rows[node])
+        for kept in room.kept:
+            if kept.node in rows:
+                for cls in kept.stand_ins:
+                    self.place(cls, rows[kept.node])
         if room.chosen:
             volumes = self.snapshot.volumes
             volumes.replace_choices({**volumes.chosen, **room.chosen})

@@ -22,16 +22,14 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import Key
     from muster.contract.gang import GangKey, GangTerms, Topology
-    from muster.scheduler.cluster.pod_class import PodClass
-    from muster.scheduler.cluster.snapshot import Hold, Placement, Slot, Snapshot
+    from muster.scheduler.cluster.snapshot import Hold, KeptRoom, Placement, Slot, Snapshot
     from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.bind_failures import BindRetry
     from muster.scheduler.decisions.reasons import Reader, Reason
     from muster.scheduler.gangs.gang_index import Gang, GangIndex
     from muster.scheduler.gangs.members import Members, Missing, Run
     from muster.scheduler.gangs.phase import GangRecord, Phase
-    from muster.scheduler.gangs.waiting_line import LinePosition, Rest
-    from muster.scheduler.placement.demand import Demand
+    from muster.scheduler.gangs.waiting_line import Kept, LinePosition, Rest
     from muster.scheduler.placement.failed_demand_cache import KnownFailures
     from muster.scheduler.settings import Settings
     from muster.scheduler.state import State
@@ -125,8 +123,8 @@ class Decision:
     """Gangs that lose the room held for them."""
     earlier_run: frozenset[str] | None = None
     """The pods that belong to a run that is over; None if that stays as it is."""
-    starving: tuple[Demand, tuple[PodClass, ...]] | None = None
-    """What the gang lacks, if nodes are reserved for it."""
+    keeps: Kept | None = None
+    """The room that is kept for the gang from now on, if it starves and is the first that does."""
     priority: int | None = None
     plans: int = 0
     """How many plans this process has made."""
@@ -147,7 +145,7 @@ class Known:
     index: GangIndex
     records: Mapping[GangKey, GangRecord]
     assumed: Mapping[str, str]
-    starving: Mapping[GangKey, tuple[Demand, tuple[PodClass, ...]]]
+    kept: Kept | None
     place_of: Callable[[GangKey], LinePosition]
     lowest_priority: float
     process_id: str
@@ -185,8 +183,13 @@ class GangView:
     run: Run
     held: dict[str, Slot]
     """The room held for the gang, by UID."""
-    starving: tuple[Demand, tuple[PodClass, ...]] | None
+    since: float
+    """Since when the gang has waited, if it waits."""
     plans: int
+    keeps: Kept | None = None
+    """The room that is kept for this gang."""
+    leaves_free: tuple[KeptRoom, ...] = ()
+    """The room that is kept for a gang before this one."""
     observed: bool = False
     """Whether the phase was observed: only then are the counts for the group's status right."""
     held_changed: bool = False
@@ -216,15 +219,15 @@ class GangView:
 
     @property
     def room(self) -> RoomChanges:
-        """What has been decided so far about room, for a trial to begin with."""
+        """What a trial begins with: what has been decided so far, and what others must leave."""
         if not (self.held_changed or self.bound or self.chosen):
-            return NO_CHANGES
+            return RoomChanges(kept=self.leaves_free) if self.leaves_free else NO_CHANGES
         before = self.known.snapshot.held_for.get(self.key, {})
         freed = [slot for uid, slot in before.items() if self.held.get(uid) is not slot]
         taken = [slot for uid, slot in self.held.items() if before.get(uid) is not slot]
         rooms = [(slot.cls, slot.node) for slot in taken]
         rooms += [(placement.cls, placement.node) for placement in self.bound]
-        return RoomChanges(tuple(freed), tuple(rooms), self.chosen)
+        return RoomChanges(tuple(freed), tuple(rooms), self.chosen, self.leaves_free)
 
 
 def apply(state: State, decision: Decision) -> None:
@@ -244,10 +247,7 @@ def apply(state: State, decision: Decision) -> None:
     for action in decision.actions:
         if isinstance(action, Delete) and action.whole and action.gang != key:
             _begin_deletion(state, action)
-    if decision.starving is not None:
-        state.starving[key] = decision.starving
-    else:
-        state.stop_starving(key)
+    state.keep(key, decision.keeps)
     state.records[key] = record
     state.rest(key, record.rest, decision.timer)
 

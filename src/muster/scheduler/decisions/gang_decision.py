@@ -86,7 +86,7 @@ def known(state: State, now: float) -> Known:
         index=state.index,
         records=state.records,
         assumed=state.assumed,
-        starving=state.starving,
+        kept=state.kept,
         place_of=state.place_of,
         lowest_priority=state.lowest_priority,
         process_id=state.process_id,
@@ -134,9 +134,12 @@ def _view(known: Known, gang: Gang) -> tuple[GangView, frozenset[str] | None]:
         retry=record.retry,
         run=run,
         held=dict(known.snapshot.held_for.get(key, ())),
-        starving=known.starving.get(key),
+        since=known.now if record.rest.since is None else record.rest.since,
         plans=known.plans,
+        keeps=known.kept if known.kept is not None and known.kept.gang == key else None,
     )
+    if known.kept is not None:
+        view.leaves_free = starvation.room_to_leave_free(view, known.kept)
     return view, earlier_run
 
 
@@ -202,7 +205,7 @@ def _decision(view: GangView, verdict: Verdict, earlier_run: frozenset[str] | No
     ends = [slot.hold.until for slot in view.held.values() if slot.hold]
     ends += [until for until in run.expects if until > view.now]
     ends += [rest.until] if rest.until is not None else []
-    starves = isinstance(rest, Parked) and rest.wakes & Wake.NODES
+    may_keep = isinstance(rest, Parked) and rest.wakes & Wake.NODES
     last, report = record.last_report, _report(view, rest.reason, waiting)
     # Fewer waiting pods need no new report: the pods that still wait have the same reason.
     same = report.reason == last.reason and report.counts == last.counts
@@ -227,7 +230,7 @@ def _decision(view: GangView, verdict: Verdict, earlier_run: frozenset[str] | No
         chosen=view.chosen,
         evicted=view.evicted,
         earlier_run=earlier_run,
-        starving=view.starving if starves else None,
+        keeps=view.keeps if may_keep else None,
         priority=view.priority,
         plans=view.plans,
     )
@@ -235,12 +238,10 @@ def _decision(view: GangView, verdict: Verdict, earlier_run: frozenset[str] | No
 
 def _rest_since(view: GangView, rest: Rest) -> Rest:
     """The rest, with the time since when the gang has waited."""
-    before, retry = view.record.rest.since, view.retry
     if isinstance(rest, Parked):
-        since = view.now if before is None else before
-        return replace(rest, since=since, explained_at=view.explained_at)
-    if isinstance(rest, InFlight) and retry is not None and retry.failures:
-        return replace(rest, since=before)
+        return replace(rest, since=view.since, explained_at=view.explained_at)
+    if isinstance(rest, InFlight) and view.retry is not None and view.retry.failures:
+        return replace(rest, since=view.record.rest.since)
     return rest
 
 
@@ -380,7 +381,6 @@ def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> De
         roles={**view.missing.roles, **dict.fromkeys(late, 1)},
         holds=held,
         used_nodes=tuple(sorted({pod.spec.node_name for pod in view.members.bound} - {""})),
-        reserved=starvation.reserved_nodes(view) if known.starving else None,
         preference=_preference(view),
         domain=domain,
         room=view.room,

@@ -82,6 +82,8 @@ MAX_TEXT = 2000
 """Characters of a sentence: it is written to every pod of the gang."""
 MAX_NAMED_GANGS = 3
 """Gangs for which room is held, or budgets, that a reason names."""
+MAX_NAMED_NODES = 8
+"""Nodes with room that is kept for a gang, which its reason names."""
 NOT_ENOUGH_MEMBERS = waiting_line_format.NOT_ENOUGH_MEMBERS
 NO_SUCH_GROUP = "NoSuchGroup"
 NOT_ENOUGH_ROOM = "NotEnoughRoom"
@@ -229,13 +231,22 @@ def with_holds(
     return reason
 
 
-def with_reserved(reason: Reason, nodes: int, gang: GangKey, reader: Reader) -> Reason:
-    """A reason, with the nodes that are reserved for a starving gang."""
+def with_kept_room(reason: Reason, nodes: int, gang: GangKey, reader: Reader) -> Reason:
+    """A reason, with the number of nodes on which room is kept for a starving gang."""
     text, full = (
-        f"{nodes} nodes are reserved for {one.name_of(gang)}, which has waited too long"
+        f"room on {nodes} {_many('node', nodes)} is kept for {one.name_of(gang)}, which has "
+        "waited too long; only a higher priority goes before it"
         for one in (reader, ADMINISTRATOR)
     )
     return reason.and_also(text, full)
+
+
+def with_own_room(reason: Reason, nodes: Sequence[str]) -> Reason:
+    """The reason of a starving gang, with the nodes on which room is kept for it."""
+    names, more = ", ".join(nodes[:MAX_NAMED_NODES]), len(nodes) - MAX_NAMED_NODES
+    names += f" and {more} more" if more > 0 else ""
+    where = f"{len(nodes)} {_many('node', len(nodes))}"
+    return reason.and_also(f"has waited too long: room on {where} is kept for it ({names})")
 
 
 def with_budgets(reason: Reason, budgets: Sequence[Key], reader: Reader) -> Reason:

@@ -50,13 +50,13 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Verdict
         return Verdict(replace(parked, until=view.now), deletes, current)
     failed = gang_deletion.failed_deletions(current, current.victims)
     parked = replace(parked, reason=reasons.preempting(failed))
-    return Verdict(starvation.reserve_if_starving(view, demand, result, parked), deletes, current)
+    return Verdict(starvation.keep_if_starving(view, demand, parked), deletes, current)
 
 
 def _wait(view: GangView, demand: Demand, result: Unplaced, parked: Parked) -> Verdict:
     if view.started:
         return gang_deletion.repair_or_release(view, parked)
-    parked = starvation.reserve_if_starving(view, demand, result, parked)
+    parked = starvation.keep_if_starving(view, demand, parked)
     return Verdict(parked, (), phase.standing(view.phase))
 
 
@@ -70,22 +70,25 @@ def park(view: GangView, demand: Demand, result: Unplaced) -> Parked:
         wakes |= Wake.PODS
     if any(cls.claims for cls in classes):
         wakes |= Wake.STORAGE
-    return Parked(_reason(view, demand, result), wakes, classes)
+    return Parked(_reason(view, result), wakes, classes)
 
 
-def _reason(view: GangView, demand: Demand, result: Unplaced) -> Reason:
-    """Why a trial failed, with the gangs for which helpful room is held or reserved."""
-    snapshot = view.known.snapshot
+def _reason(view: GangView, result: Unplaced) -> Reason:
+    """Why a trial failed, with the gangs for which helpful room is held or kept."""
+    snapshot, kept = view.known.snapshot, view.known.kept
     reason = reasons.unplaced(result, len(snapshot.nodes))
+    if not snapshot.held_for and not view.leaves_free:
+        return reason
+    nodes = filters.fits_if_empty(snapshot, *(short.want.cls for short in result.short))
     if snapshot.held_for:
-        nodes = filters.fits_if_empty(snapshot, *(short.want.cls for short in result.short))
         held = holds_on(snapshot, nodes)
         others = {key: holds for key, holds in sorted(held.items()) if key != view.key}
         reason = reasons.with_holds(reason, others, view.known.wall_offset, view.reader)
-    head = starvation.starving_head(view)
-    if demand.reserved is None or head is None:
-        return reason
-    return reasons.with_reserved(reason, int(demand.reserved.sum()), head.key, view.reader)
+    if view.leaves_free and kept is not None:
+        useful = [row for row in snapshot.nodes.rows_of(kept.nodes) if nodes[row]]
+        if useful:
+            reason = reasons.with_kept_room(reason, len(useful), kept.gang, view.reader)
+    return reason
 
 
 def below_min_resources(view: GangView, demand: Demand) -> Reason | None:

@@ -16,7 +16,7 @@ import heapq
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.scheduler.isolated_errors import isolated
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from muster.contract.gang import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
-    from muster.scheduler.cluster.snapshot import Slot, Snapshot
+    from muster.scheduler.cluster.snapshot import KeptRoom, Slot, Snapshot
     from muster.scheduler.decisions.reasons import Reason
     from muster.scheduler.gangs.gang_index import Gang
 
@@ -106,6 +106,20 @@ def position(gang: Gang, priority: int, missing: int, *, held: bool) -> LinePosi
     mending = missing and (held or gang.started)
     created = gang.created or END_OF_TIME
     return LinePosition(not mending, -priority, not missing, created, gang.key)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The room that is kept for the first starving gang in line, from all behind it."""
+
+    gang: GangKey
+    rooms: tuple[KeptRoom, ...]
+    awaited: frozenset[GangKey | str] = frozenset()
+    """What must leave these nodes: gangs, and the UIDs of pods that are in none."""
+
+    @cached_property
+    def nodes(self) -> Mapping[str, KeptRoom]:
+        return {room.node: room for room in self.rooms}
 
 
 class DueGangs:

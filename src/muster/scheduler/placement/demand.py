@@ -57,7 +57,7 @@ class Demand:
     is surplus and not placed here. `holds` are slots removed during the trial, whose nodes are
     preferred: the gang's own holds, or victims. `used_nodes` already run members. `reserved` rows
     are closed to the gang. `domain` is None for a gang that may use every domain. `room` is what
-    the decision has changed before the trial.
+    the decision has changed before the trial, and what is kept for a gang that goes first.
     """
 
     wants: tuple[ClassDemand, ...]

@@ -149,19 +149,6 @@ def around(snapshot: Snapshot, demand: Demand, plan: Plan) -> Demand:
     return demand
 
 
-def usable_nodes(snapshot: Snapshot, demand: Demand) -> Mask:
-    """The nodes of all domains that would hold the gang if they were empty."""
-    domain = demand.domain
-    if domain is None or not domain.topology.is_required:
-        return np.ones(len(snapshot.nodes), np.bool_)
-    mask = np.zeros(len(snapshot.nodes), np.bool_)
-    vectors = [filters.room_if_empty(snapshot, want.cls) for want in demand.wants]
-    for level in required_levels(snapshot, domain.topology):
-        for division in level:
-            mask |= _rooms(demand, division, vectors).enough[division.codes]
-    return mask
-
-
 def inside(demand: Demand, division: Division, code: int) -> Demand:
     outside = division.codes != code
     reserved = outside if demand.reserved is None else outside | demand.reserved

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from muster.scheduler.cluster.snapshot import NO_CHANGES
-
 if TYPE_CHECKING:
     from muster.contract.gang import GangKey
     from muster.scheduler.cluster.snapshot import Snapshot
@@ -45,18 +43,19 @@ class KnownFailures:
 def _signature(demand: Demand, events_seen: int) -> object:
     """The same for demands that fail for the same reason.
 
-    None for a demand with holds or reserved nodes, or in the middle of a decision.
+    None for a demand with holds or closed nodes, or in the middle of a decision.
 
     `events_seen` counts all events: after any of them, a demand that depends on other pods may
     succeed.
     """
-    # Its own holds, its own place in line, or its own changes of room.
-    if demand.holds or demand.reserved is not None or demand.room is not NO_CHANGES:
+    room = demand.room
+    if demand.holds or demand.reserved is not None or room.freed or room.taken or room.chosen:
         return None
     wants = tuple((want.cls, want.role, len(want.pods)) for want in demand.wants)
     coupled = any(want.cls.coupled or want.cls.claims for want in demand.wants)
     since = events_seen if coupled else 0
-    return (wants, demand.need, tuple(sorted(demand.roles.items())), since, demand.domain)
+    roles = tuple(sorted(demand.roles.items()))
+    return (wants, demand.need, roles, since, demand.domain, room.kept)
 
 
 def _room(snapshot: Snapshot) -> object:

@@ -139,12 +139,12 @@ async def test_a_starving_gang_is_not_called_hopeless_once_hyper_nodes_appear() 
     cluster.add(*networked("g", 4, highestTierAllowed=1))
     async with cluster.running():
         await cluster.settle(2000)  # starves, and no HyperNode could hold it
-        assert not cluster.state.starving
+        assert not cluster.state.kept
         members = ({"exactMatch": {"name": "n0"}}, {"exactMatch": {"name": "n1"}})
         cluster.add(hyper_node("h", 1, *members))
         await cluster.settle(60)
         assert cluster.bound("g") == {}
-        assert cluster.state.starving  # it would fit once the other pod is gone
+        assert cluster.state.kept  # it would fit once the other pod is gone
 
 
 async def test_a_required_zone_and_rack_with_a_preferred_block_falls_back_within_the_rack() -> None:
@@ -265,18 +265,18 @@ async def test_preferred_labels_that_are_none_are_no_reason_to_wait() -> None:
     assert len(cluster.bound("g")) == 2
 
 
-async def test_a_starving_gang_reserves_only_nodes_of_racks_that_could_hold_it() -> None:
+async def test_room_is_kept_for_a_starving_gang_only_in_a_rack_that_could_hold_it() -> None:
     cluster = FakeCluster()
     cluster.add(*rack("r1", 2), *rack("small", 1), node("bare", gpus=1))
     cluster.add(pod("long", gpus=1, spec={"nodeName": "r1-0"}), *racked("g", 2))
     async with cluster.running():
         await cluster.settle(2000)
-        assert cluster.state.starving
+        assert cluster.state.kept
         cluster.add(*(pod(f"later{i}", gpus=1, created=5 + i) for i in range(3)))
         await cluster.settle()
 
     assert set(cluster.bound("later").values()) == {"bare", "small-0"}
-    words = "1 nodes are reserved for default/g, which has waited too long"
+    words = "room on 1 node is kept for default/g, which has waited too long"
     assert words in cluster.reason("later2")
 
 

@@ -70,7 +70,7 @@ async def test_room_that_is_held(one_user: bool) -> None:
 
 
 @pytest.mark.parametrize("one_user", [False, True])
-async def test_nodes_that_are_reserved(one_user: bool) -> None:
+async def test_room_that_is_kept(one_user: bool) -> None:
     cluster = shared(one_user=one_user, starvation_after=100)
     cluster.add(*team("green", "early", 2))
     async with cluster.running():
@@ -82,8 +82,8 @@ async def test_nodes_that_are_reserved(one_user: bool) -> None:
         published = line(cluster)
 
     text = written_for(cluster, "blue")
-    check(text, "reserved for red/secret", "for a job of another namespace", one_user=one_user)
-    assert "reserved for red/secret" in published
+    check(text, "kept for red/secret", "kept for a job of another namespace", one_user=one_user)
+    assert "kept for red/secret" in published
 
 
 @pytest.mark.parametrize("one_user", [False, True])

@@ -130,7 +130,7 @@ async def test_nodes_of_a_gang_that_waited_too_long_are_closed_to_gangs_behind_i
         cluster.add(pod("second", gpus=1, created=3))
         await cluster.settle()
         assert cluster.bound("second") == {}
-        assert "reserved for default/big" in cluster.reason("second")
+        assert "kept for default/big" in cluster.reason("second")
         for name in ("early-0", "early-1", "first"):
             cluster.finish(name, "Succeeded")
         await cluster.settle()
@@ -153,7 +153,7 @@ async def starving() -> FakeCluster:
         cluster.add(pod("rival", gpus=1, created=5))
         await cluster.settle()
         assert cluster.bound("rival") == {}
-        assert "reserved for default/big" in cluster.reason("rival")
+        assert "kept for default/big" in cluster.reason("rival")
     return cluster
 
 
@@ -188,7 +188,7 @@ async def test_surplus_behind_a_gang_that_waited_too_long_says_so_and_is_bound_a
         cluster.add(pod("small-surplus", gpus=1, group="small"))
         await cluster.settle()
         assert cluster.bound("small-surplus") == {}
-        assert "reserved for default/big" in cluster.reason("small")
+        assert "kept for default/big" in cluster.reason("small")
         if end == "starts":
             cluster.delete_pod("rival")
             cluster.finish("early", "Succeeded")

@@ -41,13 +41,14 @@ GROUPS: dict[str, Kind[Any]] = {
 DIALECTS = (*GROUPS, "labels", "koordinator")
 
 
-def options_reporting_at_once(plane: ControlPlane) -> Options:
+def options_reporting_at_once(plane: ControlPlane, more: str = "") -> Options:
     """A scheduler that says again at once what has changed, not only after half a minute.
 
+    `more` are further settings, as YAML.
     A gang whose pods come slowly is first said to lack members: nobody waits for the next word.
     """
     settings = plane.folder / "scheduler.yaml"
-    settings.write_text("reportEvery: 0\n")
+    settings.write_text(f"reportEvery: 0\n{more}")
     return Options(config=settings)
 
 

@@ -144,6 +144,31 @@ async def test_a_node_is_lost_and_its_members_get_room_before_a_rival(
         assert await real_cluster.bound(client, namespace, "rival") == {}
 
 
+async def test_nodes_freed_one_by_one_go_to_the_first_gang_that_waited_too_long(
+    plane: ControlPlane, namespace: str
+) -> None:
+    """All wait longer than that, and the scheduler restarts when one of two nodes is free."""
+    options = real_cluster.options_reporting_at_once(plane, "starvationAfter: 3\n")
+    async with real_cluster.scheduling(plane, options) as client:
+        for i in range(2):
+            old = real_cluster.member("none", namespace, "old", f"old-{i}", 1, 4)
+            await client.create(PODS, old)
+        await real_cluster.all_bound(client, namespace, "old", 2)
+        await real_cluster.submit(client, "volcano", namespace, "big", 2, 4)
+        await real_cluster.all_have_reason(client, namespace, "big", "room on 2 nodes is kept")
+        for i in range(2):
+            small = real_cluster.member("none", namespace, "small", f"small-{i}", 1, 4)
+            await client.create(PODS, small)
+        await real_cluster.all_have_reason(client, namespace, "small", f"for {namespace}/big")
+        await client.delete(PODS, Key(namespace, "old-0"), grace=0)
+        await real_cluster.all_have_reason(client, namespace, "big", "1 of 2 pods fit")
+    async with real_cluster.scheduling(plane, options) as client:
+        await client.delete(PODS, Key(namespace, "old-1"), grace=0)
+        await real_cluster.all_bound(client, namespace, "big", 2)
+
+        assert await real_cluster.bound(client, namespace, "small") == {}
+
+
 async def test_without_a_gang_four_of_five_are_bound_and_one_pends(
     plane: ControlPlane, namespace: str
 ) -> None:
