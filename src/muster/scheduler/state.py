@@ -187,8 +187,12 @@ class State:
     def begin_writing(self) -> None:
         """This process leads now: choices that its last term left unwritten are decided again.
 
-        What it finds was there before: gangs that have members have had all of them.
+        What it finds was there before: gangs that have members have had all of them. Since when
+        a gang waits, its pods tell again: another process may have bound it and released it.
         """
+        for key in list(self.parked):
+            self.rest(key, Idle(), None)
+            self.mark_due(key)
         for gang in self.index.gangs.values():
             run = self.record(gang.key).run
             self.note(gang.key, run=replace(run, inherited=gang.started))

@@ -68,7 +68,9 @@ class FakeCluster:
 
     def restart(self) -> None:
         """A new scheduler that has just synced, in the worst order: rivals first."""
+        wall_offset = self.state.wall_offset
         self.scheduler(State(self.settings))
+        self.state.wall_offset = wall_offset
         pods = sorted(self.pods.values(), key=lambda pod: pod.metadata.name, reverse=True)
         self.add(*self.nodes.values(), *self.groups.values(), *pods)
         self.state.begin_writing()

@@ -8,11 +8,13 @@ replayed on a copy of the state.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from muster.scheduler.cluster.snapshot import NO_CHANGES, RoomChanges
 from muster.scheduler.decisions import reasons
 from muster.scheduler.gangs import phase
+from muster.scheduler.gangs.members import waits_since
 from muster.scheduler.gangs.waiting_line import Parked, Wake
 
 if TYPE_CHECKING:
@@ -183,8 +185,6 @@ class GangView:
     run: Run
     held: dict[str, Slot]
     """The room held for the gang, by UID."""
-    since: float
-    """Since when the gang has waited, if it waits."""
     plans: int
     keeps: Kept | None = None
     """The room that is kept for this gang."""
@@ -196,6 +196,19 @@ class GangView:
     bound: tuple[Placement, ...] = ()
     chosen: Mapping[Key, VolumeChoice] = field(default_factory=dict)
     evicted: tuple[GangKey, ...] = ()
+
+    @cached_property
+    def since(self) -> float:
+        """Since when the gang has waited, if it waits: at the first look, by its pods."""
+        known, before = self.known, self.record.rest.since
+        if before is not None:
+            return before
+        times = (waits_since(pod) for pod in self.members.pending)
+        first = min((time for time in times if time is not None), default=None)
+        if first is None:
+            return self.now
+        # The API's times are cut to whole seconds.
+        return min(self.now, first.timestamp() + 1.0 - known.wall_offset)
 
     def holds(self) -> tuple[Slot, ...]:
         """The slots held for the gang, in a fixed order."""

@@ -134,7 +134,6 @@ def _view(known: Known, gang: Gang) -> tuple[GangView, frozenset[str] | None]:
         retry=record.retry,
         run=run,
         held=dict(known.snapshot.held_for.get(key, ())),
-        since=known.now if record.rest.since is None else record.rest.since,
         plans=known.plans,
         keeps=known.kept if known.kept is not None and known.kept.gang == key else None,
     )

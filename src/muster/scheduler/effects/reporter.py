@@ -36,6 +36,7 @@ from muster.contract.unserved_fields import EVENT as NOT_SERVED
 from muster.contract.unserved_fields import Unserved, of_gang
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.effects.binder import BindOutcome
+from muster.scheduler.gangs.members import UNSCHEDULABLE
 from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
@@ -347,15 +348,22 @@ class Reporter:
             has_same_code = reported is not None and reported.code == reason.code
             if reported == reason or (is_large and has_same_code):
                 continue
-            condition = new_condition(
-                "PodScheduled", "False", "Unschedulable", reason.text, datetime.now(UTC)
-            )
+            since = self._waits_since(gang, pod)
+            condition = new_condition("PodScheduled", "False", UNSCHEDULABLE, reason.text, since)
             status = {"conditions": [condition]}
             patch = self._client.patch_status(PODS, pod.metadata, status)
             if not await self._try(patch, gang, pod):
                 return False
             self._pods[pod.metadata.uid] = reason
         return True
+
+    def _waits_since(self, gang: Gang, pod: Pod) -> datetime:
+        """Since when a pod has waited: the next process reads it in the pod's condition."""
+        since, now = self._state.record(gang.key).rest.since, datetime.now(UTC)
+        if since is None:
+            return now
+        waits = datetime.fromtimestamp(since + self._state.wall_offset, UTC)
+        return max(waits, pod.metadata.creation_timestamp or waits)
 
     def _has_node(self, gang: Gang, uid: str) -> bool:
         """Whether a member is bound or being bound."""

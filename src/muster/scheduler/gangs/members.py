@@ -13,18 +13,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kubekit.objects.meta import find_condition
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, role_of
 from muster.contract.pod_groups import PodGroupStatus
 from muster.scheduler.placement.demand import ClassDemand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
 
     from kubekit.objects.core import Pod
     from muster.contract.gang import GangTerms
     from muster.scheduler.cluster.pod_class import PodClass, PodClasses
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
+
+UNSCHEDULABLE = "Unschedulable"
+"""The reason of PodScheduled=False that schedulers write."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,18 @@ def sort_members(
         foreign=foreign,
         ours=ours,
     )
+
+
+def waits_since(pod: Pod) -> datetime | None:
+    """Since when a pending pod has waited for a node; None if its objects do not tell."""
+    scheduled = find_condition(pod.status.conditions, "PodScheduled")
+    created = pod.metadata.creation_timestamp
+    if scheduled is None or created is None:
+        return created
+    # A pod that was held back by scheduling gates did not wait for a node until now.
+    if scheduled.reason != UNSCHEDULABLE or scheduled.last_transition_time is None:
+        return None
+    return max(created, scheduled.last_transition_time)
 
 
 def count_by_role(pods: Iterable[Pod]) -> Counter[str]:

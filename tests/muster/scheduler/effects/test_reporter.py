@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ from msgspec.structs import replace
 
 from kubekit.objects.core import Pod
 from kubekit.objects.kinds import EVENTS, PODS, Kind
-from kubekit.objects.meta import Condition, Key, ObjectMeta
+from kubekit.objects.meta import Condition, Key, ObjectMeta, timestamp
 from kubekit.request_errors import Forbidden, Unreachable
 from kubekit.rights import MissingRight, Rule
 from muster.contract.gang import GangKey
@@ -35,7 +37,15 @@ from muster.scheduler.effects.reporter import (
 from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
-from tests.muster.scheduler.builders import KIND_OF, gang, native_group, node, pod, volcano_group
+from tests.muster.scheduler.builders import (
+    KIND_OF,
+    START,
+    gang,
+    native_group,
+    node,
+    pod,
+    volcano_group,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -73,6 +83,12 @@ def waiting() -> tuple[State, Report]:
     return state, report
 
 
+def replace_rest(state: State, key: GangKey, **changes: Any) -> Parked:
+    rest = state.record(key).rest
+    assert isinstance(rest, Parked)
+    return dataclasses.replace(rest, **changes)
+
+
 @asynccontextmanager
 async def reporting(
     state: State,
@@ -101,6 +117,21 @@ async def test_a_waiting_gang_is_reported_once_in_conditions_event_and_status() 
     condition = next(b["status"]["conditions"][0] for k, _, b in writes.log if k is PODS)
     assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
     assert condition["reason"] == "Unschedulable"
+
+
+async def test_the_condition_of_a_pod_tells_since_when_its_gang_waits() -> None:
+    state, report = waiting()
+    state.wall_offset = START.timestamp() + 60 - asyncio.get_running_loop().time()
+    state.rest(report.gang, replace_rest(state, report.gang, since=0.0), None)
+    state.pod_changed(None, pod("g-9", gpus=1, group="g", created=3600))  # younger than the gang
+    async with reporting(state) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(120)
+
+    written = {name: b["status"]["conditions"][0] for k, name, b in writes.log if k is PODS}
+    offset = state.wall_offset
+    assert written["g-0"]["lastTransitionTime"] == timestamp(datetime.fromtimestamp(offset, UTC))
+    assert written["g-9"]["lastTransitionTime"] == timestamp(START + timedelta(hours=1))
 
 
 @pytest.mark.parametrize(

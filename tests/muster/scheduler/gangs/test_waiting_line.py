@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
 import msgspec
 import pytest
 
 from kubekit.objects.core import PriorityClass
-from kubekit.objects.meta import timestamp
+from kubekit.objects.meta import Condition, Key, timestamp
 from muster.contract import waiting_line_format
 from muster.scheduler.effects import waiting_line_publisher
 from muster.scheduler.settings import Settings
@@ -14,6 +18,7 @@ from tests.muster.scheduler.builders import START, gang, node, pod, volcano_grou
 from tests.muster.scheduler.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.looptime
+replace = msgspec.structs.replace
 
 
 async def test_an_impossible_gang_never_blocks_a_possible_one_behind_it() -> None:
@@ -316,6 +321,68 @@ async def test_the_line_lists_waiting_gangs_in_order_with_reasons() -> None:
     ]
     assert rows[0].since == timestamp(START)
     assert str(published[1]).endswith("the nodes have 1; 2nd in line")
+
+
+def waits(cluster: FakeCluster, gang: str) -> str:
+    """Since when a gang waits, as the published line says."""
+    rows = waiting_line_publisher.waiting_gangs(cluster.state, cluster.state.now)
+    return next(row.since for row in rows if row.gang == f"default/{gang}")
+
+
+async def waiting_for_29_minutes(**each: Any) -> FakeCluster:
+    """A gang that starves after 30 minutes, and a restart of the scheduler after 29."""
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), pod("old", gpus=2, spec={"nodeName": "n1"}))
+    now = asyncio.get_running_loop().time()
+    cluster.state.wall_offset = START.timestamp() - now
+    cluster.add(volcano_group("big", 2), *gang("big", 2, gpus=1, **each))
+    await cluster.run(29 * 60)
+    assert cluster.state.kept is None
+    cluster.restart()
+    return cluster
+
+
+async def test_a_gang_starves_after_its_whole_wait_even_if_the_scheduler_restarts() -> None:
+    cluster = await waiting_for_29_minutes()
+    async with cluster.running():
+        await cluster.settle(50)
+        assert cluster.state.kept is None
+        assert waits(cluster, "big") == timestamp(START + timedelta(seconds=1))
+        await cluster.settle(20)
+
+        assert cluster.state.kept is not None
+
+
+@pytest.mark.parametrize(
+    ("reason", "since"), [("Unschedulable", 20 * 60), ("SchedulingGated", 29 * 60)]
+)
+async def test_after_a_restart_the_condition_of_a_pod_tells_since_when_it_waits(
+    reason: str, since: float
+) -> None:
+    at = (START + timedelta(minutes=20)).isoformat()
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason}
+    cluster = await waiting_for_29_minutes()
+    for i in range(2):
+        old = cluster.pods[Key("default", f"big-{i}")]
+        conditions = msgspec.convert([condition | {"lastTransitionTime": at}], tuple[Condition])
+        cluster.add(replace(old, status=replace(old.status, conditions=conditions)))
+    await cluster.run(1)
+
+    waited = datetime.fromisoformat(waits(cluster, "big")) - START
+    assert 0 <= waited.total_seconds() - since <= 2
+
+
+async def test_a_process_that_leads_again_reads_anew_since_when_gangs_wait() -> None:
+    cluster = await waiting_for_29_minutes()
+    async with cluster.running():
+        await cluster.settle(5)
+        for i in range(2):  # another process has bound them, and they were evicted
+            cluster.delete_pod(f"big-{i}")
+            cluster.add(pod(f"big-{i}", gpus=1, group="big", created=29 * 60))
+        cluster.state.begin_writing()
+        await cluster.settle(5)
+
+        assert waits(cluster, "big") == timestamp(START + timedelta(minutes=29, seconds=1))
 
 
 @pytest.mark.parametrize(
