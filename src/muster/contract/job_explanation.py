@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.objects.meta import condition_is_true, find_condition
+from kubekit.objects.meta import condition_is_true, find_condition, in_utc, timestamp
 from muster.contract.gang_dialects import PDB, gang_named_by, role_of, single_pod_gang
-from muster.contract.waiting_line_format import NOT_ENOUGH_MEMBERS, WaitingGang, ordinal
+from muster.contract.waiting_line_format import (
+    NOT_ENOUGH_MEMBERS,
+    WaitingGang,
+    ordinal,
+    place_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,24 +87,45 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def explain_job(
-    name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang], now: datetime | None = None
+    name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang] | None, now: datetime | None = None
 ) -> JobExplanation:
     """Explain the state of the pods of one job, or of one pod.
 
+    `rows` is the published line, None if the reader may not read it: then the pods tell the place.
     With `now`, new pods that no scheduler has reported on are not called unseen yet.
     """
     sorted_pods = sorted(pods, key=lambda pod: pod.metadata.name)
-    row = _row(sorted_pods, rows)
+    row = _row(sorted_pods, rows or ())
     state, text = _verdict(sorted_pods, row)
     if state == UNSEEN and now is not None and _are_new(sorted_pods, now):
         state, text = WAITS, "the scheduler has not reported on its new pods yet"
     reason = row.reason if row is not None else ""
     members = tuple(_member(pod, reason) for pod in sorted_pods)
     if row is None:
-        gang = gang_named_by(sorted_pods[0]) if sorted_pods else None
-        return JobExplanation(name, state, text, gang=str(gang or ""), members=members)
+        gang = str((gang_named_by(sorted_pods[0]) if sorted_pods else None) or "")
+        explanation = JobExplanation(name, state, text, gang=gang, members=members)
+        unread = rows is None and state == WAITS
+        return _with_place_on_pods(explanation, sorted_pods) if unread else explanation
     shown = {field: getattr(row, field) for field in SHOWN_OF_ROW}
-    return JobExplanation(name, state, text, in_line=len(rows), members=members, **shown)
+    return JobExplanation(name, state, text, in_line=len(rows or ()), members=members, **shown)
+
+
+def _with_place_on_pods(explanation: JobExplanation, pods: Sequence[Pod]) -> JobExplanation:
+    """The explanation of a gang that the readable line does not have, by what its pods say."""
+    place, in_line = place_of(pods)
+    rows = (find_condition(pod.status.conditions, "PodScheduled") for pod in pods)
+    times = (in_utc(r.last_transition_time) for r in rows if r is not None and r.status == "False")
+    since = min(filter(None, times), default=None)
+    if not place or since is None:
+        return explanation
+    return msgspec.structs.replace(
+        explanation,
+        text=f"{explanation.text}; {ordinal(place)} in line",
+        reason=explanation.text,
+        place=place,
+        in_line=in_line,
+        since=timestamp(since),
+    )
 
 
 def _row(pods: Sequence[Pod], rows: Sequence[WaitingGang]) -> WaitingGang | None:

@@ -295,6 +295,8 @@ _WAITING: Fields = {
     "reason": _text("The reason in one word."),
     "message": _text("The reason in a sentence."),
     "until": _text("When the pods are created again, if that is known."),
+    "place": _number("The place in the scheduler's line, from 1; at most half a minute old."),
+    "inLine": _number("How many jobs and gangs were in line then."),
 }
 _FAILED_ATTEMPT: Fields = {
     "podName": _text("The pod."),

@@ -6,19 +6,26 @@ counts as an empty line.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.kinds import decoder_of
+from kubekit.objects.meta import in_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from kubekit.objects.core import Pod
 
 CONFIG_MAP = "muster-line"
 NAMESPACE = "kube-system"
 DATA_KEY = "line"
 HOLDS_KEY = "holds"
+IN_LINE = "muster.dev/InLine"
+"""The condition of one pod of a waiting gang; its message is the gang's place, as `2/7`."""
+MAX_PLACE = 1_000_000
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 """The code of a gang that waits for members that do not exist yet."""
 
@@ -54,6 +61,33 @@ class HeldRoom(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     dialect: str = ""
     pods: int = 1
     requests: dict[str, str] = {}
+
+
+class LinePlace(NamedTuple):
+    """The place of a gang in line, 1 for the first and 0 for none, and how many are in line."""
+
+    place: int = 0
+    in_line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.place}/{self.in_line}"
+
+
+def place_of(pods: Iterable[Pod]) -> LinePlace:
+    """The last place that the scheduler wrote on one of the pods that wait for a node.
+
+    Who may not read the line sees it there. It is up to half a minute old.
+    """
+    written = (
+        (time, row.message)
+        for pod in pods
+        if not (pod.spec.node_name or pod.finished)
+        for row in pod.status.conditions
+        if row.type == IN_LINE and (time := in_utc(row.last_transition_time)) is not None
+    )
+    _, text = max(written, default=(None, ""))
+    place, _, in_line = text.partition("/")
+    return LinePlace(read_integer(place, MAX_PLACE) or 0, read_integer(in_line, MAX_PLACE) or 0)
 
 
 def read(data: Mapping[str, str]) -> list[WaitingGang]:

@@ -198,7 +198,7 @@ class QuotaWait(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     since: str = ""
 
 
-class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
+class Waiting(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Why pods wait."""
 
     reason: str = ""
@@ -207,6 +207,9 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the pods are tried again, if that is known."""
     quota: QuotaWait | None = None
     """Of a job that stands in the line of a quota."""
+    place: int = 0
+    """The place in the scheduler's line, 1 for the first; 0 if it is not known."""
+    in_line: int = 0
 
     def __post_init__(self) -> None:
         _check_time(self.until)

@@ -114,7 +114,13 @@ class Service:
         self._name_leases = NameLeases(
             client, settings.names, options.namespace, elected=election is not None
         )
-        self._line = LinePublisher(client, self.state, options.namespace, quiet=options.shadow)
+        self._line = LinePublisher(
+            client,
+            self.state,
+            options.namespace,
+            quiet=options.shadow,
+            moved=self._reporter.line_moved,
+        )
         self._config, self._names = options.config, options.names
         report_right = self._reporter.missing_right
         self._provisioner = Provisioner(

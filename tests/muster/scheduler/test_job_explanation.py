@@ -45,6 +45,23 @@ def test_a_waiting_gang_has_its_reason_and_its_place_in_line() -> None:
     assert [member.role for member in explanation.members] == ["worker"] * 5
 
 
+def test_who_may_not_read_the_line_sees_the_place_that_is_on_a_pod() -> None:
+    first, second = gang("big", 2)
+    raw = msgspec.to_builtins(changed(first, says="0 of 2 fit"))
+    raw["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
+    place = {"type": "muster.dev/InLine", "status": "True", "message": "2/7"}
+    place["lastTransitionTime"] = "2026-01-01T00:02:00Z"
+    raw["status"]["conditions"] = [*raw["status"]["conditions"], place]
+    pods = [msgspec.convert(raw, Pod), second]
+
+    explanation = explain_job("big", pods, None)
+
+    assert explanation.text == "0 of 2 fit; 2nd in line"
+    assert place_in_words(explanation) == "2nd of 7 in line"
+    assert explanation.since == "2026-01-01T00:01:00Z"
+    assert explain_job("big", pods, []).place == 0  # the line that may be read is newer
+
+
 def test_every_waiting_pod_of_a_gang_has_the_reason_of_the_line() -> None:
     old, new, placed = gang("big", 3)
     pods = [changed(old, says="0 of 3 fit"), new, changed(placed, node="n", phase="Running")]

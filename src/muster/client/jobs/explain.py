@@ -1,7 +1,7 @@
 """Why a job waits and its place in line.
 
-A job's pods are joined with the waiting line that the scheduler publishes in a ConfigMap. A user
-who may not read it sees no places.
+A job's pods are joined with the waiting line that the scheduler publishes in a ConfigMap. Users who
+may not read it get the place from a condition of the first pod that waits.
 """
 
 from __future__ import annotations
@@ -178,15 +178,13 @@ def explain_pods(
     client: BlockingClient, name: str, pods: Sequence[Pod], now: datetime, notify: Notify = ignore
 ) -> JobExplanation:
     """The explanation of a job with these pods."""
-    return explain_job(name, pods, _read_line(client, notify), now)
-
-
-def _read_line(client: BlockingClient, notify: Notify) -> list[waiting_line_format.WaitingGang]:
-    """The waiting line; empty if no gang waits or the user may not read it."""
     key = Key(waiting_line_format.NAMESPACE, waiting_line_format.CONFIG_MAP)
     try:
         config_map = client.find(CONFIG_MAPS, key)
     except Forbidden:
-        notify(f"places in line are not shown: you may not read {key}")
-        return []
-    return waiting_line_format.read(config_map.data) if config_map else []
+        explanation = explain_job(name, pods, None, now)
+        if not explanation.place:
+            notify(f"places in line are not shown: you may not read {key}")
+        return explanation
+    rows = waiting_line_format.read(config_map.data) if config_map else []
+    return explain_job(name, pods, rows, now)

@@ -30,10 +30,11 @@ from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import timestamp
 from kubekit.request_errors import Conflict, Forbidden, NotFound
 from kubekit.rights import MISSING_RIGHT
-from muster.contract.gang import GroupCounts
+from muster.contract.gang import GangKey, GroupCounts
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
 from muster.contract.unserved_fields import EVENT as NOT_SERVED
 from muster.contract.unserved_fields import Unserved, of_gang
+from muster.contract.waiting_line_format import IN_LINE, LinePlace
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.effects.binder import BindOutcome
 from muster.scheduler.gangs.members import UNSCHEDULABLE
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from kubekit.objects.kinds import Kind
     from kubekit.objects.meta import Raw
     from kubekit.rights import MissingRight
-    from muster.contract.gang import GangKey
+    from muster.contract.waiting_line_format import WaitingGang
     from muster.scheduler.decisions.decision import Delete, Report
     from muster.scheduler.decisions.reasons import Reason
     from muster.scheduler.effects.binder import BindResult
@@ -90,6 +91,9 @@ class _Reported:
     status: Raw | None = None
     succeeded: int = 0
     deferred: int = 0
+    place: tuple[str, LinePlace] = ("", LinePlace())
+    """The place in line that was written last, and the UID of the pod."""
+    placed_at: float = -math.inf
 
 
 class WriteBudget:
@@ -137,6 +141,7 @@ class Reporter:
         self._of_placed = WriteBudget(PLACED_AT_ONCE, PLACED_PER_SECOND)
         self._plans: dict[str, tuple[int, list[tuple[Pod, str]]]] = {}
         """How many binds of a plan are open, and the pods that got their nodes."""
+        self._places: dict[GangKey, LinePlace] = {}
 
     def report(self, report: Report) -> None:
         """Report a gang soon: its reason to wait or its counts have changed."""
@@ -165,6 +170,24 @@ class Reporter:
         if due < self._due.get(report.gang, math.inf):
             self._due[report.gang] = due
             self._wake.set()
+
+    def line_moved(self, line: Sequence[WaitingGang]) -> None:
+        """Write the places that have changed, not too often: soon if the first was not written."""
+        n, every = len(line), self._state.settings.report_every
+        names = ((row, row.gang.partition("/")) for row in line)
+        self._places = {
+            GangKey(row.dialect, namespace, name): LinePlace(row.place, n)
+            for row, (namespace, _, name) in names
+        }
+        now = asyncio.get_running_loop().time()
+        for key, place in self._places.items():
+            reported = self._reported.get(key)
+            if reported is None or reported.reason is None:
+                continue
+            due = max(now, reported.placed_at + every)
+            if _has_moved(reported.place[1], place) and due < self._due.get(key, math.inf):
+                self._due[key] = due
+                self._wake.set()
 
     def _may_refresh(self, report: Report) -> bool:
         """Whether a gang may be reported early; takes the writes from the budget if so."""
@@ -296,6 +319,7 @@ class Reporter:
             is_complete = is_complete and written
         if reason is not None:
             is_complete = await self._report_pods(gang, reason) and is_complete
+            await self._report_place(gang, reported, now)
         if not is_complete:
             self._due[key] = now + RETRY_SECONDS
 
@@ -356,6 +380,24 @@ class Reporter:
                 return False
             self._pods[pod.metadata.uid] = reason
         return True
+
+    async def _report_place(self, gang: Gang, reported: _Reported, now: float) -> None:
+        """Write the place in line to the first pod that waits: its job's status tells it."""
+        place, pending = self._places.get(gang.key), self._state.members(gang).pending
+        if place is None or not pending:
+            return
+        metadata, (uid, before) = pending[0].metadata, reported.place
+        if metadata.uid == uid and not _has_moved(before, place):
+            return
+        not_before = reported.placed_at + self._state.settings.report_every
+        if now < not_before:
+            self._due[gang.key] = min(not_before, self._due.get(gang.key, math.inf))
+            return
+        condition = new_condition(IN_LINE, "True", UNSCHEDULABLE, str(place), datetime.now(UTC))
+        patch = self._client.patch_status(PODS, metadata, {"conditions": [condition]})
+        reported.placed_at = now
+        if await self._try(patch, gang, pending[0]):
+            reported.place = (metadata.uid, place)
 
     def _waits_since(self, gang: Gang, pod: Pod) -> datetime:
         """Since when a pod has waited: the next process reads it in the pod's condition."""
@@ -433,6 +475,11 @@ def group_status(
         conditions=status.conditions if status is not None else (),
     )
     return write(counts, stamp)
+
+
+def _has_moved(before: LinePlace, now: LinePlace) -> bool:
+    """Whether a place is worth a write: far back in a long line, only if it changed by a tenth."""
+    return abs(before.place - now.place) > before.place // 10
 
 
 def _is_complete(reported: _Reported, report: Report) -> bool:

@@ -25,6 +25,7 @@ from kubekit.objects.quantity import format_amount
 from kubekit.request_errors import NotFound
 from kubekit.telemetry.metrics import gauge
 from muster.contract import waiting_line_format
+from muster.contract.gang_dialects import SINGLE_POD
 from muster.contract.waiting_line_format import HeldRoom, WaitingGang
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.decisions.reasons import NOT_ENOUGH_MEMBERS
@@ -32,7 +33,7 @@ from muster.scheduler.gangs.phase import is_half_bound
 from muster.scheduler.isolated_errors import isolated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kubekit.client.client import Client
     from muster.contract.gang import GangKey
@@ -61,22 +62,41 @@ MAX_RESOURCES = 16
 
 
 def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
-    """The waiting gangs in the order of their tries, without gangs that are being created."""
-    rows: list[WaitingGang] = []
+    """The waiting gangs in the order of their tries, without gangs that are being created.
+
+    The pods of one job that wait one by one are one row, with the place, the name and the reason of
+    the first.
+    """
     waiting = [
         key
         for key, record in state.records.items()
         if record.rest.reason is not None and not _is_gathering(state, record, now)
     ]
-    line = sorted(map(state.place_of, waiting))
-    for number, place in enumerate(line[:MAX_ROWS], start=1):
-        with isolated("line", place.key):
-            rows += _waiting_gang(state, number, place, now)
+    entries: dict[object, list[LinePosition]] = {}
+    for place in sorted(map(state.place_of, waiting)):
+        entries.setdefault(_entry(state, place.key), []).append(place)
+    rows: list[WaitingGang] = []
+    for number, places in enumerate(islice(entries.values(), MAX_ROWS), start=1):
+        with isolated("line", places[0].key):
+            rows += _waiting_gang(state, number, places, now)
     return rows
 
 
-def _waiting_gang(state: State, number: int, place: LinePosition, now: float) -> list[WaitingGang]:
-    """The row of one gang; none if it does not wait any more."""
+def _entry(state: State, key: GangKey) -> object:
+    """What stands in line: a gang, or the owner of pods that are in none."""
+    gang = state.index.gangs.get(key)
+    if key.dialect != SINGLE_POD.name or gang is None:
+        return key
+    owners = (pod.metadata.controller for pod in gang.pods.values())
+    uids = {owner.uid for owner in owners if owner is not None and owner.uid}
+    return (key.namespace, uids.pop()) if len(uids) == 1 else key
+
+
+def _waiting_gang(
+    state: State, number: int, places: Sequence[LinePosition], now: float
+) -> list[WaitingGang]:
+    """The row of one entry; none if its first gang does not wait any more."""
+    place = places[0]
     gang, rest = state.index.gangs.get(place.key), state.records[place.key].rest
     if gang is None or rest.reason is None:
         return []
@@ -92,7 +112,7 @@ def _waiting_gang(state: State, number: int, place: LinePosition, now: float) ->
         priority=-place.neg_priority,
         min_member=gang.terms.min if gang.terms else 1,
         bound=len(members.bound),
-        pending=len(members.pending),
+        pending=len(members.pending) + len(places) - 1,
         held=len(state.snapshot.held_for.get(place.key, ())),
         short=_amounts(dict(rest.reason.short)),
     )
@@ -209,8 +229,16 @@ def set_gauges(state: State) -> None:
 class LinePublisher:
     """Writes the line when it has changed."""
 
-    def __init__(self, client: Client, state: State, namespace: str, *, quiet: bool) -> None:
-        self._client, self._state = client, state
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        namespace: str,
+        *,
+        quiet: bool,
+        moved: Callable[[Sequence[WaitingGang]], None] = lambda line: None,
+    ) -> None:
+        self._client, self._state, self._moved = client, state, moved
         self._key, self._quiet = Key(namespace, waiting_line_format.CONFIG_MAP), quiet
         self._changed = asyncio.Event()
         self._written: dict[str, str] | None = None
@@ -234,9 +262,9 @@ class LinePublisher:
             now = loop.time()
             if any(_is_gathering(self._state, row, now) for row in self._state.records.values()):
                 self._changed.set()
-            done = self._quiet or await self._publish(
-                waiting_gangs(self._state, now), held_rooms(self._state)
-            )
+            line = waiting_gangs(self._state, now)
+            self._moved(line)
+            done = self._quiet or await self._publish(line, held_rooms(self._state))
             await asyncio.sleep(PUBLISH_EVERY if done else RETRY_SECONDS)
 
     async def _wait_for_change(self, now: float) -> None:

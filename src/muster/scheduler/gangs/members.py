@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kubekit.objects.meta import find_condition
+from kubekit.objects.meta import find_condition, in_utc
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, role_of
 from muster.contract.pod_groups import PodGroupStatus
 from muster.scheduler.placement.demand import ClassDemand
@@ -134,13 +134,12 @@ def sort_members(
 def waits_since(pod: Pod) -> datetime | None:
     """Since when a pending pod has waited for a node; None if its objects do not tell."""
     scheduled = find_condition(pod.status.conditions, "PodScheduled")
-    created = pod.metadata.creation_timestamp
+    created = in_utc(pod.metadata.creation_timestamp)
     if scheduled is None or created is None:
         return created
     # A pod that was held back by scheduling gates did not wait for a node until now.
-    if scheduled.reason != UNSCHEDULABLE or scheduled.last_transition_time is None:
-        return None
-    return max(created, scheduled.last_transition_time)
+    waits = in_utc(scheduled.last_transition_time) if scheduled.reason == UNSCHEDULABLE else None
+    return None if waits is None else max(created, waits)
 
 
 def count_by_role(pods: Iterable[Pod]) -> Counter[str]:

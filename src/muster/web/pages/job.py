@@ -107,7 +107,7 @@ def _view(found: _Found, job: JobSummary, now: datetime) -> JobPage:
     own, explanation = pods_of_job(job.kind, job.key, job.uid, pods), None
     if job.status == PENDING:
         rows = [row for config in found.line for row in waiting_line_format.read(config.data)]
-        explanation = explain_job(job.name, own, rows)
+        explanation = explain_job(job.name, own, rows if found.line else None)
     pod_uids = (*(pod.metadata.uid for pod in own), *(log.pod_uid for log in attempts))
     facts = JobFacts(
         explanation=explanation,

@@ -186,6 +186,20 @@ def test_the_status_repeats_the_schedulers_reason_why_the_gang_waits() -> None:
     assert "waiting" not in model.status
 
 
+def test_the_status_repeats_the_place_in_line_that_the_scheduler_wrote_last() -> None:
+    model = Model(manifest())
+    model.settle()
+    why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "short"}
+    for name, place, at in (("j-worker-0", "9/9", "09"), ("j-worker-1", "2/7", "10")):
+        line = {"type": "muster.dev/InLine", "status": "True", "message": place}
+        line["lastTransitionTime"] = f"2026-01-01T{at}:00:00Z"
+        model.pod(name, phase="Pending", conditions=[why, line])
+    model.settle()
+
+    waiting = {"reason": "Unschedulable", "message": "short", "place": 2, "inLine": 7}
+    assert model.status["waiting"] == waiting
+
+
 def test_the_pod_keeps_all_fields_of_the_template() -> None:
     worker = replica(1, schedulerName="kube-batchd", nodeSelector={"a": "b"})
     worker["template"]["metadata"] = {"labels": {"x": "y"}, "annotations": {"m": "n"}}

@@ -22,6 +22,7 @@ from kubekit.rights import MissingRight, Rule
 from muster.contract.gang import GangKey
 from muster.contract.gang_dialects import single_pod_gang
 from muster.contract.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
+from muster.contract.waiting_line_format import IN_LINE, WaitingGang
 from muster.scheduler.decisions.decision import Bind, Delete, Report
 from muster.scheduler.decisions.gang_decision import consider
 from muster.scheduler.decisions.reasons import Reason
@@ -117,6 +118,69 @@ async def test_a_waiting_gang_is_reported_once_in_conditions_event_and_status() 
     condition = next(b["status"]["conditions"][0] for k, _, b in writes.log if k is PODS)
     assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
     assert condition["reason"] == "Unschedulable"
+
+
+def line_with(place: int, *, of: int) -> list[WaitingGang]:
+    """A line in which the gang `g` has this place."""
+    names = [f"default/{'g' if i == place else f'other{i}'}" for i in range(1, of + 1)]
+    return [
+        WaitingGang(name, i, "NotEnoughRoom", "why", "", "volcano")
+        for i, name in enumerate(names, start=1)
+    ]
+
+
+def places(writes: Writes) -> list[tuple[str, str]]:
+    """The places in line that were written, each with its pod."""
+    rows = ((name, b["status"]["conditions"][0]) for kind, name, b in writes.log if kind is PODS)
+    return [(name, row["message"]) for name, row in rows if row["type"] == IN_LINE]
+
+
+async def test_the_place_in_line_is_written_to_one_pod_and_at_most_every_half_minute() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.line_moved(line_with(7, of=9))
+        reporter.report(report)
+        await asyncio.sleep(5)
+        assert places(writes) == [("g-0", "7/9")]
+        for place in (6, 5, 4, 3):
+            reporter.line_moved(line_with(place, of=8))
+            await asyncio.sleep(1)
+        assert places(writes) == [("g-0", "7/9")]
+        await asyncio.sleep(30)
+        reporter.line_moved(line_with(3, of=20))  # who stands behind is not worth a write
+        await asyncio.sleep(60)
+
+    assert places(writes) == [("g-0", "7/9"), ("g-0", "3/8")]
+
+
+async def test_the_next_pod_gets_the_place_when_the_first_one_is_gone() -> None:
+    state, report = waiting()
+    gone = next(iter(state.index.gangs[report.gang].pods.values()))
+    async with reporting(state) as (reporter, writes):
+        reporter.line_moved(line_with(1, of=1))
+        reporter.report(report)
+        await asyncio.sleep(40)
+        state.pod_changed(gone, None)
+        (key,) = state.due(40.0)
+        for action in consider(state, key, 40.0).actions:
+            assert isinstance(action, Report)
+            reporter.report(action)
+        await asyncio.sleep(40)
+
+    assert places(writes) == [("g-0", "1/1"), ("g-1", "1/1")]
+
+
+@pytest.mark.parametrize(("far", "writes_again"), [(91, False), (80, True)])
+async def test_far_back_in_line_only_large_moves_are_written(far: int, writes_again: bool) -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.line_moved(line_with(100, of=100))
+        reporter.report(report)
+        await asyncio.sleep(40)
+        reporter.line_moved(line_with(far, of=100))
+        await asyncio.sleep(40)
+
+    assert (len(places(writes)) == 2) is writes_again
 
 
 async def test_the_condition_of_a_pod_tells_since_when_its_gang_waits() -> None:

@@ -385,6 +385,28 @@ async def test_a_process_that_leads_again_reads_anew_since_when_gangs_wait() -> 
         assert waits(cluster, "big") == timestamp(START + timedelta(minutes=29, seconds=1))
 
 
+async def test_pods_of_one_job_that_wait_one_by_one_are_one_entry_of_the_line() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1))
+    for i in range(3):
+        one = pod(f"one-{i}", gpus=2, created=2 * i)
+        owner = replace(one.metadata.owner_references[0], uid="one")
+        cluster.add(replace(one, metadata=replace(one.metadata, owner_references=(owner,))))
+    cluster.add(pod("alone-0", gpus=2, created=1, controller=""))
+    cluster.add(pod("alone-1", gpus=2, created=2, controller=""))
+    cluster.add(volcano_group("big", 2, created=3), *gang("big", 2, gpus=2))
+    async with cluster.running():
+        await cluster.settle()
+        rows = waiting_line_publisher.waiting_gangs(cluster.state, cluster.state.now)
+
+    assert [(row.gang, row.place, row.pending) for row in rows] == [
+        ("default/one-0", 1, 3),
+        ("default/alone-0", 2, 1),
+        ("default/alone-1", 3, 1),
+        ("default/big", 4, 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("number", "words"),
     [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")],

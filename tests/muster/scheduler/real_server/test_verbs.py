@@ -15,6 +15,7 @@ from kubekit.client.auth.kube_config import load
 from kubekit.client.client import Client
 from kubekit.objects.kinds import LEASES, NAMESPACES, PODS
 from kubekit.objects.meta import Key, Raw
+from muster.contract.job_explanation import explain_job
 from muster.contract.job_kinds import JOB_KIND_BY_NAME, JOB_KINDS
 from muster.contract.scheduler_rights import name_lease
 from muster.jobs import names
@@ -102,7 +103,15 @@ async def test_explain_shows_why_a_job_waits_its_place_in_line_and_when_it_runs(
             account: Raw = json.loads(out)
             return account if account["text"] == why else {}
 
+        async def placed() -> tuple[int, int] | None:
+            """The place that a user sees who may read nothing but this namespace."""
+            pods = [await client.get(PODS, Key(SPACE, f"big-worker-{i}")) for i in range(5)]
+            explanation = explain_job("big", pods, None)
+            place = (explanation.place, explanation.in_line)
+            return place if place == (2, 2) else None
+
         account = await real_cluster.eventually_true(told, what="the line published", timeout=60)
+        await real_cluster.eventually_true(placed, what="the place on a pod", timeout=60)
         _, text, _ = await muster(plane, "explain", "big-worker-3", "-n", SPACE)
         _, runs, _ = await muster(plane, "explain", "small", "-n", SPACE)
         code, _, trouble = await muster(plane, "explain", "nobody", "-n", SPACE)
