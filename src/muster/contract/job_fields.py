@@ -280,6 +280,7 @@ _FAILURE: Fields = {
     "count": _number("How many replicas of the role failed."),
     "limit": _text("The number that was exceeded."),
     "failures": _number("How often the job failed before it exceeded the limit."),
+    "withoutRetry": _switch("Whether the job only failed because it names no retries."),
 }
 _RESTART: Fields = {
     "code": _text("ReplicasFailed, Interrupted, Preempted, ReplicaGone and the like."),
@@ -291,10 +292,19 @@ _UNFINISHED: Fields = {
     "names": _array("Their pods, the first of many.", _text("A name.")),
     "message": _text("A sentence about the first."),
 }
+_QUOTA_WAIT: Fields = {
+    "name": _text("The quota."),
+    "needs": _free("What the job needs of the resources that the quota lacked."),
+    "limits": _free("What the quota allows of them in all."),
+    "priority": _number("The job's priority in the quota's line."),
+    "hasPlace": _switch("Whether the job ran before and only replaces pods: it goes first."),
+    "since": _text("Since when it is in the line."),
+}
 _WAITING: Fields = {
     "reason": _text("The reason in one word."),
     "message": _text("The reason in a sentence."),
     "until": _text("When the pods are created again, if that is known."),
+    "quota": _object("The ResourceQuota in whose line the job stands.", _QUOTA_WAIT),
     "place": _number("The place in the scheduler's line, from 1; at most half a minute old."),
     "inLine": _number("How many jobs and gangs were in line then."),
 }

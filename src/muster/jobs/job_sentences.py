@@ -1,4 +1,4 @@
-"""The sentences about a job that fails or restarts, each made in one place: from the status.
+"""The sentences about a job, its failures and restarts, each made in one place: from the status.
 
 A condition's message begins with training-operator's words (`TFJob ns/j has failed because 1 Worker
 replica(s) failed.`), which other clients show, and adds the first pod that failed. A person reads
@@ -7,6 +7,7 @@ replica(s) failed.`), which other clients show, and adds the first pod that fail
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from muster.jobs import pod_status
@@ -202,3 +203,39 @@ def stopped(replicas: Sequence[str], decided: str, remedy: str) -> str:
     subject = " and ".join([", ".join(replicas[:-1]), replicas[-1]] if several else replicas)
     subject = f"{subject[0].upper()}{subject[1:]} {'were' if several else 'was'} stopped"
     return f"{subject} because the job had succeeded{decided}{remedy}."
+
+
+# -- how many replicas are in which state ---------------------------------------------------------
+
+_STAYING = {state: f"still {state}" for state in ("pending", "running", "restarting")}
+_STOPPED = {"pending": "stopping", "running": "stopping", "restarting": "failed"}
+"""Words for the replicas of a failed job that have not ended."""
+
+
+def replica_counts(
+    listed: Counter[str], *, ended: Counter[str] | None, replicas: int, pods_stay: bool | None
+) -> str:
+    """`1 running, 2 pending of 3`; empty if no replica has a state.
+
+    `ended` are the ends that a finished job records, and `pods_stay` is for a failed job alone:
+    whether its policy keeps the pods that have not ended.
+    """
+    states = listed if ended is None else _with_ended(listed, ended, replicas)
+    words = {} if pods_stay is None else _STAYING if pods_stay else _STOPPED
+    counts = Counter[str]()
+    for state, number in states.items():
+        counts[words.get(state, state)] += number
+    parts = [f"{number} {state}" for state, number in counts.items() if number]
+    total = max(replicas, counts.total())
+    return f"{', '.join(parts)} of {total}" if parts else ""
+
+
+def _with_ended(listed: Counter[str], ended: Counter[str], replicas: int) -> Counter[str]:
+    """The states of listed pods and the ends that the job records; no replica counts twice."""
+    if ended.total() >= replicas > 0:
+        return ended
+    states = listed | ended
+    # The job may record the end of a replica whose pod is still listed as running.
+    surplus = states.total() - max(replicas, listed.total())
+    states["running"] -= min(states["running"], max(0, surplus))
+    return states

@@ -14,7 +14,7 @@ import msgspec
 from kubekit.objects.conditions import FILES_DISCARDED
 from kubekit.objects.meta import Key, Raw, find_condition, read_timestamp, shifted
 from muster.contract.job_fields import InvalidJob
-from muster.jobs import names, parse
+from muster.jobs import job_sentences, names, parse
 from muster.jobs.job_state import (
     FAILED,
     PENDING,
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""
-
-
-_STAYING = {state: f"still {state}" for state in ("pending", "running", "restarting")}
-_STOPPED = {"pending": "stopping", "running": "stopping", "restarting": "failed"}
-"""Words for the replicas of a failed job that have not ended."""
 
 
 class JobSummary(msgspec.Struct, frozen=True):
@@ -140,22 +135,12 @@ class JobSummary(msgspec.Struct, frozen=True):
     @property
     def counts(self) -> str:
         """How many replicas are in which state: `1 running, 2 pending of 3`; empty if none is."""
-        states = Counter(instance.state for instance in self.instances)
-        if self.over:
-            states = _with_ended(states, Counter(self.ended), self.replicas)
-        if self.status == FAILED:
-            states = self._after_failure(states)
-        parts = [f"{count} {state}" for state, count in states.items() if count]
-        total = max(self.replicas, states.total())
-        return f"{', '.join(parts)} of {total}" if parts else ""
-
-    def _after_failure(self, states: Counter[str]) -> Counter[str]:
-        """The states of a failed job's replicas: those that have not ended are stopped, or stay."""
-        words = _STAYING if self.pods_stay else _STOPPED
-        after: Counter[str] = Counter()
-        for state, n in states.items():
-            after[words.get(state, state)] += n
-        return after
+        return job_sentences.replica_counts(
+            Counter(instance.state for instance in self.instances),
+            ended=Counter(self.ended) if self.over else None,
+            replicas=self.replicas,
+            pods_stay=self.pods_stay if self.status == FAILED else None,
+        )
 
     @property
     def chief(self) -> Instance | None:
@@ -252,17 +237,6 @@ def _instances(pods: Sequence[Pod], leading: Pod | None, status: JobStatus) -> t
         instance(pod, leads=pod is leading, earlier_restarts=restarts.get(id(pod), 0))
         for pod in pods
     )
-
-
-def _with_ended(listed: Counter[str], ended: Counter[str], replicas: int) -> Counter[str]:
-    """The states of listed pods and the ends that the job records; no replica counts twice."""
-    if ended.total() >= replicas > 0:
-        return ended
-    states = listed | ended
-    # The job may record the end of a replica whose pod is still listed as running.
-    surplus = states.total() - max(replicas, listed.total())
-    states["running"] -= min(states["running"], max(0, surplus))
-    return states
 
 
 def _discarded(pods: Sequence[Pod]) -> str:
