@@ -69,7 +69,7 @@ async def scheduling(plane: ControlPlane, options: Options | None = None) -> Asy
             stop.set()
 
 
-async def eventually_true(check: Callable[[], Awaitable[T]], what: str, timeout: float = 20.0) -> T:
+async def eventually_true(check: Callable[[], Awaitable[T]], what: str, timeout: float = 60.0) -> T:
     """The first truthy answer of a coroutine."""
     return await eventually(check, what=what, timeout=timeout)
 
