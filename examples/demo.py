@@ -139,8 +139,7 @@ def comes_back() -> None:
     say("3. Two replicas with a GPU each train together: six GPUs stay free (about 30 s).")
     train = f"python {shorter(HERE / 'numpy_allreduce.py')}"
     flags = ("--gang", "--gpus=1")
-    together = ("--retry=3", "--annotation=muster.dev/restart=gang")
-    arena("submit", "pytorch", "--name=ddp", "--workers=2", *together, *flags,
+    arena("submit", "pytorch", "--name=ddp", "--workers=2", "--retry=3", *flags,
           f"{train} --steps 200 --pause 0.1")  # fmt: skip
     await_job("ddp", running(2))
     say("A rival wants seven, one more than there are: it waits.")

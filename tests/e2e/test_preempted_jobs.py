@@ -44,7 +44,7 @@ def restarting(local: LocalCluster) -> Raw | None:
 def test_a_preempted_job_says_by_whom_until_it_runs_again(
     local: LocalCluster, restart: str
 ) -> None:
-    local.submit("low", *GANG, f"--annotation=muster.dev/restart={restart}", command="sleep 99")
+    local.submit("low", *GANG, f"--restart={restart}", command="sleep 99")
     local.wait_job("low", "RUNNING")
     local.submit("big", *GANG, "--priority=high", command="sleep 99")
     local.wait_job("big", "RUNNING")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,17 @@ pytestmark = pytest.mark.slow
 CRASH = "sh -c 'echo step 7; if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 99'"
 HALF = "sh -c 'if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 2'"
 RESTARTED = rf"worker 1 restarted (?:once|\d times); the last time it {exited(3, 'boom')}"
+PEERS = """
+ls ran-$HOSTNAME 2>/dev/null && echo trained && exit
+touch ran-$HOSTNAME
+until [ $(ls | grep -c ran-) = 3 ]; do sleep 0.05; done
+if [ $HOSTNAME = peers-worker-1 ]; then
+  until [ $(ls | grep -c lost-) = 2 ]; do sleep 0.05; done
+  echo boom; exit 137
+fi
+touch lost-$HOSTNAME
+echo "ConnectionResetError: [Errno 104] Connection reset by peer"; exit 1
+"""
 SLOW = "sh -c 'echo step 1; if hostname | grep -q worker-1; then sleep 99; fi'"
 STOPPED = (
     "Worker 1 was stopped because the job had succeeded (worker 0 had ended); "
@@ -38,13 +50,13 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A cluster without GPUs, with jobs that crash."""
     cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     cluster.up("--cpus-per-node=4")
-    cluster.submit("crash", "--workers=2", "--retry=99", command=CRASH)
-    restart = "--annotation=muster.dev/restart=gang"
-    cluster.submit("gang", "--workers=2", "--gang", restart, "--retry=99", command=CRASH)
+    alone = "--restart=replica"
+    cluster.submit("crash", "--workers=2", "--retry=99", alone, command=CRASH)
+    cluster.submit("gang", "--workers=2", "--gang", "--retry=99", command=CRASH)
     gone = "--clean-task-policy=All"
-    cluster.submit("half", "--workers=2", "--gang", "--retry=9", gone, command=HALF)
+    cluster.submit("half", "--workers=2", "--gang", "--retry=9", alone, gone, command=HALF)
     stays = "--clean-task-policy=None"
-    cluster.submit("stays", "--workers=2", "--gang", "--retry=99", stays, command=HALF)
+    cluster.submit("stays", "--workers=2", "--gang", "--retry=99", alone, stays, command=HALF)
     cluster.submit("slow", "--workers=2", "--gang", command=SLOW)
     folder = tmp_path_factory.mktemp("recreated")
     crash = f"mkdir {folder}/ran 2>/dev/null && echo no memory && exit 137"
@@ -81,6 +93,22 @@ def test_workers_that_just_end_all_succeed_and_are_counted(local: LocalCluster) 
     assert "Restarting" not in {row["type"] for row in status(local, "ends")["conditions"]}
     assert [row["status"] for row in local.job("ends")["instances"]] == ["Completed"] * 3
     assert "has ended: 3 succeeded of 3" in local.arena("explain", "ends").stdout
+
+
+def test_a_gang_that_loses_a_worker_restarts_once_and_blames_it(
+    local: LocalCluster, tmp_path: Path
+) -> None:
+    flags = (f"--working-dir={tmp_path}", "--workers=3", "--retry=3", "--gang")
+    local.arena("submit", "pytorch", "--name=peers", "--image=i", *flags, PEERS)
+
+    job = local.wait_job("peers", "SUCCEEDED", "FAILED")
+    assert (job["status"], job["restarts"]) == ("SUCCEEDED", 1), job
+    assert [row["restarts"] for row in job["instances"]] == [1, 1, 1]
+    page = local.arena("get", "peers", "-e").stdout
+    assert re.findall(r"^  peers-\S+ +Completed .* (\d+)$", page, re.MULTILINE) == ["1"] * 3, page
+    (restart,) = [line for line in page.splitlines() if "PyTorchJobRestarting]" in line]
+    assert f"First: pod peers-worker-1 {exited(137, 'boom')}" in restart
+    local.arena("delete", "peers")
 
 
 def test_a_job_that_succeeds_while_a_replica_restarts_says_so(local: LocalCluster) -> None:

@@ -83,6 +83,8 @@ class JobArguments(ClusterChoice, total=False):
     """Image of TensorBoard."""
     retry: int | None
     """Restart replicas that fail; the job fails at its N-th restart."""
+    restart: Text | None
+    """What restarts when one fails or is lost: gang (all that train together) or replica."""
     clean_task_policy: Text | None
     """Pods deleted at the end: Running, All or None."""
     running_timeout: str | timedelta | None

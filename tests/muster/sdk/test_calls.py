@@ -95,6 +95,28 @@ def test_a_taken_name_and_a_wrong_flag_get_a_sentence(
         cluster.submit("tf", "sleep 60", name="Big Job", namespace=namespace)
 
 
+def test_replicas_restart_together_unless_restart_says_otherwise(
+    cluster: muster.LocalCluster, namespace: str
+) -> None:
+    def scope(job: muster.Job) -> str | None:
+        annotations: dict[str, str] = job.manifest()["metadata"]["annotations"]
+        return annotations.get("muster.dev/restart")
+
+    jobs = [
+        cluster.submit("jax", "true", name="one", namespace=namespace),
+        cluster.submit("jax", "true", name="gang", workers=2, namespace=namespace),
+        cluster.run(print, kind="pytorch", workers=2, namespace=namespace),
+        cluster.submit(
+            "jax", "true", name="alone", workers=2, restart="replica", namespace=namespace
+        ),
+    ]
+
+    assert [scope(job) for job in jobs] == [None, "gang", "gang", "replica"]
+    with pytest.raises(muster.UsageError, match="restart 'pod' is invalid") as wrong:
+        cluster.submit("jax", "true", name="wrong", restart="pod", namespace=namespace)
+    assert wrong.value.hint == "Write gang or replica."
+
+
 def test_arguments_of_a_wrong_type_or_name_get_a_sentence(
     cluster: muster.LocalCluster, namespace: str
 ) -> None:

@@ -15,6 +15,7 @@ from muster.contract.job_kinds import JAX, MPI, PYTORCH, TENSORFLOW, JobKind
 
 CHIEF_PORT, WORKER_PORT, PS_PORT = 22221, 22222, 22223
 _CLEAN_TASK_POLICY = "Pods deleted at the end: Running, All or None."
+_RESTART = "What restarts when one fails or is lost: gang (all that train together) or replica."
 
 Texts = tuple[str, ...]
 """The values of a flag that can be repeated."""
@@ -33,8 +34,8 @@ GROUPS: dict[str, Texts] = {
         "Code sync": "sync_mode sync_source sync_branch sync_revision sync_depth sync_submodules "
         "sync_secret sync_image",
         "TensorBoard": "tensorboard logdir tensorboard_image",
-        "Retries, timeouts and cleanup": "retry success_policy clean_task_policy running_timeout "
-        "starting_timeout ttl_after_finished",
+        "Retries, timeouts and cleanup": "retry restart success_policy clean_task_policy "
+        "running_timeout starting_timeout ttl_after_finished",
         "Queue and placement": "priority queue scheduler topology selector worker_selector "
         "ps_selector chief_selector evaluator_selector toleration worker_affinity_policy "
         "worker_affinity_constraint ps_affinity_policy ps_affinity_constraint role_sequence",
@@ -123,6 +124,7 @@ class Submission:
     device: Texts = _flag((), "Other device of each replica, NAME=AMOUNT.")
     workers: int = _flag(1, "Number of workers.")
     retry: int = _flag(0, "Restart replicas that fail; the job fails at its N-th restart.")
+    restart: str = _flag("", f"{_RESTART}  [default: gang]")
     working_dir: str = _flag(
         "",
         "Working directory of the command  [default: the current directory on the local cluster, "
@@ -257,6 +259,7 @@ class TensorFlow(Submission):
     ps_affinity_constraint: str = _flag(
         "preferred", "Placement of parameter servers: preferred or required."
     )
+    restart: str = _flag("", f"{_RESTART}  [default: gang; replica with --ps]")
     success_policy: str = _flag("ChiefWorker", "ChiefWorker or AllWorkers.")
     starting_timeout: str = _flag("", "Fail the job if it has not started after this time.")
     role_sequence: str = _flag("", "Order in which roles start, e.g. PS,Worker.")

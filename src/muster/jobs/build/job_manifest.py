@@ -25,6 +25,7 @@ from muster.contract.exported_models import MODEL_DIR
 from muster.contract.gang import (
     GANG_IF_SCHEDULED,
     PREFERRED_TOPOLOGY_ANNOTATION,
+    RESTART_ANNOTATION,
     TOPOLOGY_ANNOTATION,
 )
 from muster.contract.gang_dialects import MIN_LABEL, NAME_LABEL
@@ -182,6 +183,8 @@ def _about(args: Submission, present: list[Role]) -> dict[str, str]:
     """The annotations of the job alone."""
     gpus = sum(role.count * role.gpus for role in present if role.name != "PS")
     rows = {GANG: _GANG_WORDS[args.is_gang], REQUESTED: str(gpus)}
+    if scope := roles.restart_scope(args):
+        rows[RESTART_ANNOTATION] = scope
     if args.queue:
         rows["scheduling.x-k8s.io/suspend"] = "true"
     if isinstance(args, TensorFlow) and args.role_sequence:

@@ -5,13 +5,17 @@ The differences between kinds are here; `pod_templates` is the same for all kind
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 
 from kubekit.errors import UsageError
-from muster.jobs.build import pod_affinity
+from muster.contract.gang import RESTART_ANNOTATION, RESTART_SCOPES
+from muster.jobs.build import flag_values, pod_affinity
 from muster.jobs.build.flags import Jax, Mpi, PyTorch, Submission, TensorFlow
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 
+_ELASTIC = re.compile(r"--host-discovery-script|--nnodes[ =]\S+:")
+"""In a command that goes on without a replica that it lost: of Horovod, of torchrun."""
 _BOARD = ("logdir", "tensorboard_image")
 
 
@@ -76,8 +80,30 @@ def writer(args: Submission, roles: list[Role]) -> str:
     return next(name for name in preferred if name in names)
 
 
-def _restart_policy(args: Submission) -> str:
-    return "OnFailure" if args.retry else "Never"
+def restart_scope(args: Submission) -> str:
+    """What restarts when a replica fails, `gang` or `replica`; empty if the cluster decides.
+
+    Ranks of a collective operation die together. Workers with parameter servers and those of an
+    elastic command survive the loss of one, and a single replica has no peers.
+    """
+    if args.restart:
+        return flag_values.choice("--restart", args.restart, RESTART_SCOPES)
+    flag = f"--annotation={RESTART_ANNOTATION}"
+    given = flag_values.keyed("--annotation", args.annotation).get(RESTART_ANNOTATION)
+    if given:
+        return flag_values.choice(flag, given, RESTART_SCOPES)
+    survives = bool(_ELASTIC.search(" ".join(args.command)))
+    is_alone = args.workers == 1 and not isinstance(args, Mpi)
+    if isinstance(args, TensorFlow):
+        survives = survives or args.ps > 0
+        is_alone = _is_single_process(args)
+    return "" if survives or is_alone else "gang"
+
+
+def _restart_policy(args: Submission, *, may_come_back: bool = False) -> str:
+    """`may_come_back`: also without --retry, unless the others would restart with it each time."""
+    alone = may_come_back and restart_scope(args) != "gang"
+    return "OnFailure" if args.retry or alone else "Never"
 
 
 def flags_without_effect(args: Submission) -> list[str]:
@@ -156,7 +182,7 @@ def _tensorflow_role(
         count,
         image=(args.ps_image if server else args.worker_image) or args.image,
         # As in arena: the chief decides how the job ends, so workers may come back.
-        restart="OnFailure" if with_chief else _restart_policy(args),
+        restart=_restart_policy(args, may_come_back=with_chief),
         flag="ps" if server else "worker",
         gpus=args.ps_gpus if server else args.gpus,
         cpu=getattr(args, f"{role}_cpu") or args.cpu,
@@ -186,17 +212,18 @@ def _mpi(args: Mpi) -> list[Role]:
 
 
 def _pytorch(args: PyTorch) -> list[Role]:
-    # The master counts as a worker. As in arena, the other workers restart without --retry.
-    workers = _sized(args, "Worker", args.workers - 1, restart="OnFailure")
+    # The master counts as a worker. As in arena, the other workers may come back.
+    policy = _restart_policy(args, may_come_back=True)
+    workers = replace(_sized(args, "Worker", args.workers - 1), restart=policy)
     return [_sized(args, "Master", 1), workers]
 
 
-def _sized(args: Submission, name: str, count: int, *, restart: str = "") -> Role:
+def _sized(args: Submission, name: str, count: int) -> Role:
     return Role(
         name,
         count,
         args.image,
-        restart or _restart_policy(args),
+        _restart_policy(args),
         gpus=args.gpus,
         cpu=args.cpu,
         memory=args.memory,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kubekit.errors import UsageError
 from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import Raw, mapping
+from muster.contract.gang import RESTART_ANNOTATION
 from muster.contract.gang_dialects import MIN_LABEL
 from muster.jobs.build.job_manifest import REQUESTED, TOPOLOGY_SIZE
 from muster.jobs.build.pod_templates import WORKERS
@@ -87,6 +88,7 @@ def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
         *replicas,
         *_follow(policy, "/spec/runPolicy/schedulingPolicy", "minAvailable", *members),
         *_follow(annotations, "/metadata/annotations", REQUESTED, *map(str, gpus)),
+        *_restarts(annotations, *(sum(part.count for part in parts) for parts in (before, after))),
         *_templates(before, after),
     ]
 
@@ -123,6 +125,13 @@ def _gpus(parts: Iterable[WrittenRole]) -> int:
     return sum(part.count * part.gpus for part in parts if part.role != "ps")
 
 
+def _restarts(annotations: Raw, total: int, new_total: int) -> Iterator[Raw]:
+    """The only replica of a job that `submit` wrote restarts with the peers that it gets."""
+    says = RESTART_ANNOTATION in annotations
+    if total == 1 < new_total and REQUESTED in annotations and not says:
+        yield _change("add", "/metadata/annotations", RESTART_ANNOTATION, "gang")
+
+
 def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
     """The changes to templates, which tell every pod the number of replicas."""
     members, new_members = str(_members(before)), str(_members(after))
@@ -142,8 +151,12 @@ def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[
 
 def _follow(holder: Raw, path: str, key: str, old: object, new: object) -> Iterator[Raw]:
     if old != new and holder.get(key) == old:
-        pointer = key.replace("~", "~0").replace("/", "~1")  # RFC 6901
-        yield {"op": "replace", "path": f"{path}/{pointer}", "value": new}
+        yield _change("replace", path, key, new)
+
+
+def _change(op: str, path: str, key: str, value: object) -> Raw:
+    pointer = key.replace("~", "~0").replace("/", "~1")  # RFC 6901
+    return {"op": op, "path": f"{path}/{pointer}", "value": value}
 
 
 def _containers(template: Raw, field: str) -> list[Raw]:

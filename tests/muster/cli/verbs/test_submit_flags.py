@@ -45,6 +45,7 @@ SHARED: dict[str, Effect] = {
     "--device": Effect("amd.com/gpu=2", f"main:@/{RESOURCES}/amd.com~gpu", "2"),
     "--workers": Effect("4", "main:@/env/workers/value", "4"),
     "--retry": Effect("5", "job/spec/runPolicy/backoffLimit", 5),
+    "--restart": Effect("replica", "job/metadata/annotations/muster.dev~restart", "replica"),
     "--working-dir": Effect("/usr", "main:@/workingDir", "/usr"),
     "--python": Effect(sys.executable, "main:@/env/MUSTER_PYTHON/value", sys.executable),
     "--isolated": Effect("", "main:@/workingDir", "/root"),

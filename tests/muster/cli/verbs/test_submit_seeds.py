@@ -36,6 +36,7 @@ def test_the_tensorflow_command_gives_one_server_and_two_workers(machine: Machin
     assert built.at("main:PS/ports") == [{"name": "tfjob-port", "containerPort": 22223}]
     assert built.at("main:Worker/ports") == [{"name": "tfjob-port", "containerPort": 22222}]
     assert built.at("job/metadata/annotations/requestGPUsOfJobOwner") == "2"
+    assert built.at("job/metadata/annotations/muster.dev~restart") is None
     command = built.at("main:Worker/command")
     assert command[:2] == ["sh", "-c"]
     assert command[2].endswith("/distributed-mnist/main.py --logdir /training_logs")
@@ -63,6 +64,7 @@ def test_the_mpi_command_gives_a_gang_of_workers_and_a_launcher_outside_it(
     assert built.at("main:Worker/resources/limits") == {"nvidia.com/gpu": "2"}
     assert built.at("main:Launcher/resources") is None
     assert built.at("job/metadata/annotations/muster.dev~gang") == "true"
+    assert built.at("job/metadata/annotations/muster.dev~restart") == "gang"
     assert built.at("job/metadata/annotations/requestGPUsOfJobOwner") == str(2 * workers)
     labels = built.at("Worker/template/metadata/labels")
     assert labels["pod-group.scheduling.sigs.k8s.io/name"] == "mpijob-mpi-dist"

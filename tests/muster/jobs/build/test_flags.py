@@ -247,6 +247,60 @@ def test_a_submitted_job_keeps_the_pods_that_ran_to_their_end(kind: type[Submiss
     assert job["spec"]["runPolicy"]["cleanPodPolicy"] == "Running"
 
 
+ALONE: Raw = {"restart": "replica"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "scope"),
+    [
+        (PyTorch, {}, "gang"),
+        (Jax, {}, "gang"),
+        (Mpi, {}, "gang"),
+        (TensorFlow, {}, "gang"),
+        (TensorFlow, {"chief": True, "workers": 1}, "gang"),
+        (TensorFlow, {"evaluator": True}, "gang"),
+        (TensorFlow, {"ps": 1}, None),
+        (TensorFlow, {"ps": 1, "restart": "gang"}, "gang"),
+        (TensorFlow, {"evaluator": True, "workers": 1}, None),
+        (PyTorch, {"workers": 1}, None),
+        (Jax, {"workers": 1}, None),
+        (Jax, {"workers": 1, **ALONE}, "replica"),
+        (PyTorch, ALONE, "replica"),
+        (PyTorch, {"restart": "Gang"}, "gang"),
+        (PyTorch, {"annotation": ("muster.dev/restart=replica",)}, "replica"),
+        (PyTorch, {"gang": False}, "gang"),
+        (PyTorch, {"command": ("torchrun --nnodes=1:3 t.py",)}, None),
+        (PyTorch, {"command": ("torchrun", "--nnodes", "1:3", "t.py")}, None),
+        (PyTorch, {"command": ("torchrun --nnodes=2 --rdzv-endpoint=h:1 t.py",)}, "gang"),
+        (Mpi, {"command": ("horovodrun -np 2 python t.py",)}, "gang"),
+        (Mpi, {"command": ("horovodrun --host-discovery-script ./hosts t.py",)}, None),
+    ],
+)
+def test_replicas_that_die_together_restart_together(
+    kind: type[Submission], flags: Raw, scope: str | None
+) -> None:
+    args: Raw = {"name": "j", "command": ("t",), "image": "i", "workers": 3} | flags
+    job = bundle(kind(**args)).job
+
+    assert job["metadata"]["annotations"].get("muster.dev/restart") == scope
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags"), [(PyTorch, {}), (TensorFlow, {"chief": True, "evaluator": True})]
+)
+def test_without_retry_no_replica_of_a_gang_restarts_alone(
+    kind: type[Submission], flags: Raw
+) -> None:
+    def policies(**more: Any) -> set[str]:
+        args: Raw = {"name": "j", "command": ("t",), "image": "i", "workers": 3} | flags | more
+        spec = bundle(kind(**args)).job["spec"][kind.job_kind.replicas_field]
+        return {row["restartPolicy"] for row in spec.values()}
+
+    assert policies() == {"Never"}
+    assert policies(retry=2) == {"OnFailure"}
+    assert policies(**ALONE) == {"Never", "OnFailure"}
+
+
 def test_retry_restarts_every_role_and_without_it_none() -> None:
     roles = {"workers": 2, "ps": 1, "chief": True, "evaluator": True}
 
@@ -315,6 +369,11 @@ def test_replicas_that_share_a_domain_are_a_gang(name: str, flags: dict[str, Any
         ({"running_timeout": "soon"}, "--running-timeout 'soon' is invalid"),
         ({"clean_task_policy": "Some"}, "unsupported cleanTaskPolicy Some"),
         ({"success_policy": "Any"}, "unsupported successPolicy Any"),
+        ({"restart": "pod"}, "--restart 'pod' is invalid"),
+        (
+            {"annotation": ("muster.dev/restart=all",)},
+            "--annotation=muster.dev/restart 'all' is invalid",
+        ),
         ({"command": ()}, "the training command is missing"),
         ({"workers": 99999999999}, "--workers '99999999999' is invalid"),
         ({"ps": 2**31}, "--ps '2147483648' is invalid"),

@@ -68,7 +68,7 @@ def test_without_retry_a_function_that_raises_fails_the_job(
     kind: str, flags: dict[str, Any], retry: int
 ) -> None:
     """Elsewhere workers beside a master or chief are restarted without an end, as in arena."""
-    bundle = built(kind, workers=2, retry=retry, **flags)
+    bundle = built(kind, workers=2, retry=retry, restart="replica", **flags)
 
     spec = next(v for k, v in bundle.job["spec"].items() if k.endswith("ReplicaSpecs"))
     policies = {row["restartPolicy"] for row in spec.values()}

@@ -75,6 +75,7 @@ def test_the_first_error_is_focused_and_its_group_is_open() -> None:
         ("sync_mode", "ftp"),
         ("clean_task_policy", "Some"),
         ("success_policy", "Some"),
+        ("restart", "pod"),
         ("running_timeout", "soon"),
         ("ttl_after_finished", "soon"),
         ("starting_timeout", "soon"),
