@@ -73,7 +73,7 @@ def test_a_script_saves_its_state_when_its_job_or_its_cluster_is_stopped(
     local.up()
     wait_until_ready()
     events = local.arena("get", "simple", "--events").stdout
-    cause = "pod simple-chief-0 was interrupted (Terminated): The local cluster was stopped while"
+    cause = "pod simple-chief-0 was stopped by node muster-0: The local cluster was stopped while"
     assert f"{cause} the pod ran.\n" in events
     output = local.arena("down", "--now").stderr
     assert files("saved") == set()
