@@ -11,7 +11,9 @@ import asyncio
 import json
 import os
 import socket
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from localkube.node.runtime.processes import start_program
 from localkube.node_interface import CannotRun
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from kubekit.objects.meta import Key
@@ -120,9 +122,21 @@ async def connect_from_host(address: str, port: int) -> socket.socket:
 
 async def connect_from_pod(pid: int, address: str, port: int, errors: Path) -> socket.socket:
     """A connection from inside the pod of this process."""
-    sock = await asyncio.to_thread(open_in_namespace, pid, errors, connect=(address, port))
+    request = partial(open_in_namespace, pid, errors, connect=(address, port))
+    sock = await opened_in_thread(request)
     sock.setblocking(False)
     return sock
+
+
+async def opened_in_thread(open_socket: Callable[[], socket.socket]) -> socket.socket:
+    """The socket that this function opens in a thread; closed if nobody waits for it any more."""
+    opened: Future[socket.socket] = Future()
+    try:
+        await asyncio.to_thread(lambda: opened.set_result(open_socket()))
+    except asyncio.CancelledError:  # the thread goes on
+        opened.add_done_callback(lambda done: done.result().close())
+        raise
+    return opened.result()
 
 
 def open_in_namespace(pid: int, errors: Path, **request: Any) -> socket.socket:

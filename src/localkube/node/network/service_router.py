@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.errors import describe
 from localkube.node.network.forwarder import Forwarder
+from localkube.node.network.pod_network import opened_in_thread
 from localkube.node.network.service_addresses import service_ports
 from localkube.node_interface import CannotRun
 
@@ -106,7 +107,7 @@ class ServiceProxy:
         for place in self._endpoints.keys() - self._listening:
             name = f"service {place[0]}:{place[1]}"
             try:
-                sock = await asyncio.to_thread(self._network.listen_at, *place)
+                sock = await opened_in_thread(partial(self._network.listen_at, *place))
             except (OSError, CannotRun) as error:  # the other services must work
                 log.warning("%s: %s", name, describe(error))
                 continue
