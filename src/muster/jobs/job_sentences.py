@@ -197,6 +197,10 @@ def unfinished(name: str, text: str, others: int, remedy: str) -> str:
     return f"When the job succeeded, {name} {text}{more}{remedy}."
 
 
+def suspended(kind: str, name: str) -> str:
+    return f"{kind} {name} is suspended; `arena resume {name}` starts it again"
+
+
 def stopped(replicas: Sequence[str], decided: str, remedy: str) -> str:
     """That replicas were stopped when their job had succeeded."""
     several = len(replicas) > 1

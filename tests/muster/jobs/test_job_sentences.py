@@ -145,6 +145,11 @@ def test_failures_of_late_name_the_replica_and_its_last_end() -> None:
     assert job_sentences.failed_of_late("worker 1", alone) == "worker 1 failed once"
 
 
+def test_a_suspended_job_names_the_command_that_resumes_it() -> None:
+    text = "TFJob j is suspended; `arena resume j` starts it again"
+    assert job_sentences.suspended("TFJob", "j") == text
+
+
 @pytest.mark.parametrize("message", ["", "any words at all", "First: pod x y. Its last lines:\nz"])
 def test_the_state_of_a_job_does_not_depend_on_the_words_of_its_conditions(message: str) -> None:
     def told(type_: str, **fields: Any) -> tuple[str, str, tuple[str, ...]]:

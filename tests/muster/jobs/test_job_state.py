@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from kubekit.objects.core import Pod
+from muster.jobs import job_sentences
 from muster.jobs.job_state import crash_of
 from muster.jobs.view.summary import summarize
 from tests.muster.jobs.test_summary import job, pod
-from tests.muster.words import exited
+from tests.muster.words import exited, failed_of_late
 
 ENDED = {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-02T03:05:00Z"}
 LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container=x"}
@@ -133,8 +134,8 @@ def test_the_end_of_a_backoff_is_of_the_replica_in_its_message() -> None:
         "worker-1": {"count": 5, "at": "2026-01-02T03:00:00Z", "last": lasts[0]},
         "worker-2": {"count": 1, "at": "2026-01-02T03:01:00Z", "last": lasts[1]},
     }
-    for subject, of_whom in (("worker 1", "it"), ("the gang", "worker 1")):
-        message = f"{subject} failed 5 times; the last time {of_whom} {exited(1)}"
+    for with_gang in (False, True):
+        message = failed_of_late("worker 1", 5, 1, with_gang=with_gang)
         waiting = {"reason": "BackOff", "message": message}
         raw = job("Created", "Restarting", waiting=waiting, failures=failures)
 
@@ -158,7 +159,7 @@ def test_a_failure_of_a_replica_that_no_operator_names_so_is_shown_by_its_name()
     row = {"count": 1, "at": "2026-01-02T03:00:00Z", "last": {"pod": "x", "exitCode": 1}}
     raw = job("Created", "Running", failures={"no index": row})
 
-    assert summarize(raw, []).reason == f"no index failed once; the last time it {exited(1)}"
+    assert summarize(raw, []).reason == failed_of_late("no index", 1, 1)
 
 
 def test_an_old_reason_is_not_shown_once_all_pods_run() -> None:
@@ -218,10 +219,10 @@ def _of_size(row: Pod, size: str) -> Pod:
     return replace(row, metadata=replace(row.metadata, annotations=annotations))
 
 
-def test_a_suspended_job_names_the_command_that_resumes_it() -> None:
+def test_a_suspended_job_says_so() -> None:
     summary = summarize(job("Created", "Suspended"), [])
 
-    assert summary.reason == "TFJob j is suspended; `arena resume j` starts it again"
+    assert summary.reason == job_sentences.suspended("TFJob", "j")
 
 
 @pytest.mark.parametrize(

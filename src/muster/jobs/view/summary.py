@@ -190,7 +190,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     state, reason, suspended = job_state.word, job_state.reason, status.condition("Suspended")
     created = read_timestamp(meta.get("creationTimestamp"))
     if state == SUSPENDED:
-        reason = f"{kind} {key.name} is suspended; `arena resume {key.name}` starts it again"
+        reason = job_sentences.suspended(kind, key.name)
     if now is not None and created is not None and not own_pods:
         reason = reason or _unseen(status, (now - created).total_seconds())
     return JobSummary(

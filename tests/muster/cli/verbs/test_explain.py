@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from kubekit.objects.meta import Raw
+from muster.jobs import job_sentences
 from tests.muster.cli.fake_cluster import Scene, ago, condition, job, pod
 from tests.muster.words import exited
 
@@ -142,7 +143,7 @@ def ended(scene: Scene, type_: str, message: str = "", **status: Any) -> None:
 
 def test_a_suspended_job_is_suspended(scene: Scene) -> None:
     ended(scene, "Suspended", "TFJob j is suspended.")
-    text = "TFJob j is suspended; `arena resume j` starts it again"
+    text = job_sentences.suspended("TFJob", "j")
 
     assert scene.arena("list")[1].splitlines()[1].split()[1] == "SUSPENDED"
     assert f"Reason:      {text}\n" in scene.arena("get", "j")[1]

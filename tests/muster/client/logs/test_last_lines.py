@@ -21,7 +21,7 @@ from muster.client.logs.last_lines import (
 )
 from muster.contract.job_kinds import TFJOBS
 from tests.muster.cli.fake_cluster import FakeCluster, ago, condition, job, pod
-from tests.muster.words import exited
+from tests.muster.words import exited, failed_of_late
 
 
 class Logs:
@@ -114,8 +114,7 @@ def test_a_recreated_replica_shows_the_line_of_the_pod_that_failed_last() -> Non
 
     result = summary_with_last_lines(cast(BlockingClient, Archive()), FoundJob(TFJOBS, raw), pods)
 
-    text = f"worker 0 failed 2 times; the last time it {exited(9)}"
-    assert result.reason == f"{text}: last words of attempt-1"
+    assert result.reason == failed_of_late("worker 0", 2, 9, "last words of attempt-1")
 
 
 def test_a_line_that_the_pod_reported_is_not_followed_by_that_of_a_later_attempt() -> None:
@@ -127,7 +126,7 @@ def test_a_line_that_the_pod_reported_is_not_followed_by_that_of_a_later_attempt
 
     result = summary_with_last_lines(cast(BlockingClient, Archive()), FoundJob(TFJOBS, raw), pods)
 
-    assert result.reason == f"worker 0 failed 2 times; the last time it {exited(3, 'boom')}"
+    assert result.reason == failed_of_late("worker 0", 2, 3, "boom")
 
 
 class OtherCluster(FakeCluster):

@@ -9,7 +9,7 @@ import pytest
 
 from kubekit.objects.meta import Raw, timestamp
 from tests.muster.operator.builders import Model, manifest, replica
-from tests.muster.words import exited
+from tests.muster.words import failed_of_late
 
 CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MPIJob": "mpi"}
 
@@ -158,10 +158,9 @@ def test_a_gang_that_waits_names_the_replica_that_failed_last(
     break_gang(model, "j-worker-1", "tensorflow")
     model.settle()
 
-    ending = exited(3, "boom") if break_gang is restarted else exited(137)
+    ending = (3, "boom") if break_gang is restarted else (137,)
     waiting = model.status["waiting"]
-    expected = f"the gang failed 2 times; the last time worker 1 {ending}"
-    assert waiting["message"] == expected
+    assert waiting["message"] == failed_of_late("worker 1", 2, *ending, with_gang=True)
     assert waiting["until"] == "2026-01-02T03:04:15Z"
 
 

@@ -11,7 +11,7 @@ from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Raw
 from muster.operator.decision_types import Delete, PatchStatus
 from tests.muster.operator.builders import Model, manifest, replica
-from tests.muster.words import exited
+from tests.muster.words import failed_of_late
 
 
 def running(restart: str = "OnFailure", **spec: Any) -> Model:
@@ -371,7 +371,7 @@ def test_the_status_says_which_replica_waits_and_until_when() -> None:
 
     assert model.status["waiting"] == {
         "reason": "BackOff",
-        "message": f"worker 0 failed 2 times; the last time it {exited(137)}",
+        "message": failed_of_late("worker 0", 2, 137),
         "until": "2026-01-02T03:04:15Z",
     }
     model.later(10)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.muster.operator.builders import Model, manifest, replica
-from tests.muster.words import exited
+from tests.muster.words import exited, failed_of_late
 
 LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container"}
 CRASHED = exited(1, "KeyError: 'labels'")
@@ -95,7 +95,7 @@ def test_a_replica_that_waits_to_be_recreated_is_named() -> None:
             model.settle()
     model.exit("j-worker-0", 0)
     model.settle()
-    text = f"worker 1 had not finished: it failed 2 times; the last time it {exited(1)}; "
+    text = f"worker 1 had not finished: {failed_of_late('it', 2, 1)}; "
     assert text in message(model)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from muster.jobs import job_sentences
 from tests.e2e.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -141,7 +142,7 @@ def test_a_job_is_suspended_resumed_and_deleted_with_the_keyboard(
     page.reload()
     expect(page.locator("#job tbody tr").first).to_contain_text("Stopped")
     expect(page.locator("#log b").first).to_be_visible()  # its lines from before are there
-    expect(page.locator("#log .note")).to_contain_text("is suspended")
+    expect(page.locator("#log .note")).to_contain_text(job_sentences.suspended("TFJob", "train"))
 
     page.get_by_role("button", name="Resume").click()
     expect(state).to_have_text("RUNNING", timeout=30_000)
