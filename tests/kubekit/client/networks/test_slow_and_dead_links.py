@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pytest
@@ -30,10 +30,11 @@ from tests.kubekit.client.networks.intermediaries import Gateway, Relay, host_an
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Iterator
 
-SILENCE = 1.0
-LARGE = "x" * 250_000
+T = TypeVar("T")
+SILENCE = 2.0
+LARGE = "x" * 500_000
 
 
 @pytest.fixture
@@ -47,52 +48,51 @@ def server(endpoint: Endpoint, relay: Relay) -> Endpoint:
     return msgspec.structs.replace(endpoint, url=f"https://127.0.0.1:{relay.port}")
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_transport, "TIMEOUT", SILENCE)
-    monkeypatch.setattr(blocking_transport, "TIMEOUT", SILENCE)
-    for module in (connection_pool, blocking_transport):
-        monkeypatch.setattr(module, "CONNECT_TIMEOUT", SILENCE)
-
-
-@pytest.mark.usefixtures("impatient")
 async def test_a_body_that_trickles_in_is_read_to_its_end(
-    relay: Relay, server: Endpoint, api: Endpoint
+    relay: Relay, server: Endpoint, api: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes several times as long as the server may be silent."""
     with BlockingClient(api) as direct:
         direct.create(CONFIG_MAPS, config_map("large", "default", a=LARGE))
     key = Key("default", "large")
     async with Client.connect(server) as client:
-        await client.get(CONFIG_MAPS, key)  # the handshake, at full speed
-        relay.piece, relay.delay = 8192, SILENCE / 8  # half a TLS record
-        began = time.monotonic()
-        assert (await client.get(CONFIG_MAPS, key)).data == {"a": LARGE}
-        assert time.monotonic() - began > 2 * SILENCE
-        relay.delay = 0
-    with BlockingClient(server) as blocking:
-        await asyncio.to_thread(blocking.get, CONFIG_MAPS, key)
-        relay.delay = SILENCE / 8
-        began = time.monotonic()
-        assert (await asyncio.to_thread(blocking.get, CONFIG_MAPS, key)).data == {"a": LARGE}
-        assert time.monotonic() - began > 2 * SILENCE
+        with BlockingClient(server) as blocking:
+            await client.get(CONFIG_MAPS, key)  # the handshake, at full speed
+            await asyncio.to_thread(blocking.get, CONFIG_MAPS, key)
+            for module in (http_transport, blocking_transport):
+                monkeypatch.setattr(module, "TIMEOUT", SILENCE)
+            relay.piece, relay.delay = 8192, SILENCE / 20  # half a TLS record
+            began = time.monotonic()
+            both = client.get(CONFIG_MAPS, key), asyncio.to_thread(blocking.get, CONFIG_MAPS, key)
+            answers = await asyncio.gather(*(timed(call) for call in both))
+    assert [answer.data for answer, _ in answers] == [{"a": LARGE}] * 2
+    assert all(ended - began > 2 * SILENCE for _, ended in answers)
 
 
-@pytest.mark.usefixtures("impatient")
+async def timed(call: Awaitable[T]) -> tuple[T, float]:
+    """The answer of a call, and when it came."""
+    return await call, time.monotonic()
+
+
 async def test_a_server_that_falls_silent_is_unreachable(relay: Relay, server: Endpoint) -> None:
     async with Client.connect(server) as client:
         with BlockingClient(server) as blocking:
             listed = await client.list(CONFIG_MAPS)
             await asyncio.to_thread(blocking.list, CONFIG_MAPS)
             relay.go_dead()
-            for attempt in (
-                client.list(CONFIG_MAPS),
-                anext(client.watch(CONFIG_MAPS, since=listed.resource_version)),
-                asyncio.to_thread(blocking.list, CONFIG_MAPS),
-                asyncio.to_thread(lambda: list(blocking.logs(Key("default", "x")))),
-            ):
-                with pytest.raises(Unreachable, match=f"no answer from {server.url} in time"):
-                    await attempt
+            with pytest.MonkeyPatch.context() as impatience:  # an answer is not possible any more
+                for module in (http_transport, blocking_transport):
+                    impatience.setattr(module, "TIMEOUT", 1.0)
+                for module in (connection_pool, blocking_transport):
+                    impatience.setattr(module, "CONNECT_TIMEOUT", 1.0)
+                for attempt in (
+                    client.list(CONFIG_MAPS),
+                    anext(client.watch(CONFIG_MAPS, since=listed.resource_version)),
+                    asyncio.to_thread(blocking.list, CONFIG_MAPS),
+                    asyncio.to_thread(lambda: list(blocking.logs(Key("default", "x")))),
+                ):
+                    with pytest.raises(Unreachable, match=f"no answer from {server.url} in time"):
+                        await attempt
             relay.revive()
             await client.list(CONFIG_MAPS)
             await asyncio.to_thread(blocking.list, CONFIG_MAPS)
@@ -155,27 +155,28 @@ async def test_a_watch_that_nobody_ends_is_given_up_and_resumed(
 
 async def test_a_large_request_may_take_its_time() -> None:
     """The time to send it does not count as silence of the server."""
-    received = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal received
+        received, began = 0, time.monotonic()
         with closing(writer):
             while received < size:
-                await asyncio.sleep(0.02)  # pace: the server reads slowly
-                received += len(await reader.read(1 << 20))
+                slow = time.monotonic() - began < 2 * limit
+                await asyncio.sleep(0.02 if slow else 0)  # pace: the server reads slowly, then fast
+                received += len(await reader.read(1 << 16 if slow else 1 << 20))
             writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
             await writer.drain()
 
-    size = 50 << 20
+    size, limit = 50 << 20, 5.0
     listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 19)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     transport = HttpTransport(Endpoint(url))
-    call = request.Request("POST", "/x", (), bytes(size), timeout=0.3)
+    call = request.Request("POST", "/x", (), bytes(size), timeout=limit)
     began = time.monotonic()
-    assert (await transport.send(call)).status == 200
-    assert time.monotonic() - began > 2 * 0.3
-    received = 0
     with BlockingClient(Endpoint(url)) as blocking:
-        assert (await asyncio.to_thread(blocking.send, call)).status == 200
+        both = transport.send(call), asyncio.to_thread(blocking.send, call)
+        answers = await asyncio.gather(*(timed(sending) for sending in both))
     await transport.close()
     listening.close()
+
+    assert [answer.status for answer, _ in answers] == [200, 200]
+    assert all(ended - began > 2 * limit for _, ended in answers)

@@ -395,10 +395,10 @@ def test_an_operator_for_one_namespace_works_with_rights_there_alone(
             _, found = cluster.request("GET", f"{PODS.path('team')}?labelSelector={labels}")
             return len(found["items"]) == 2
 
-        until(pods, timeout=60, what="the pods of the job")
+        until(pods, timeout=240, what="the pods of the job")
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
     log_text = (cluster.folder / "operator.log").read_text()
     # Priority classes belong to no namespace: the operator does without them, and says so.
     refused = [line for line in log_text.splitlines() if "may not" in line]
