@@ -93,7 +93,7 @@ class _Reported:
     deferred: int = 0
     place: tuple[str, LinePlace] = ("", LinePlace())
     """The place in line that was written last, and the UID of the pod."""
-    placed_at: float = -math.inf
+    place_written_at: float = -math.inf
 
 
 class WriteBudget:
@@ -184,7 +184,7 @@ class Reporter:
             reported = self._reported.get(key)
             if reported is None or reported.reason is None:
                 continue
-            due = max(now, reported.placed_at + every)
+            due = max(now, reported.place_written_at + every)
             if _has_moved(reported.place[1], place) and due < self._due.get(key, math.inf):
                 self._due[key] = due
                 self._wake.set()
@@ -389,13 +389,13 @@ class Reporter:
         metadata, (uid, before) = pending[0].metadata, reported.place
         if metadata.uid == uid and not _has_moved(before, place):
             return
-        not_before = reported.placed_at + self._state.settings.report_every
+        not_before = reported.place_written_at + self._state.settings.report_every
         if now < not_before:
             self._due[gang.key] = min(not_before, self._due.get(gang.key, math.inf))
             return
         condition = new_condition(IN_LINE, "True", UNSCHEDULABLE, str(place), datetime.now(UTC))
         patch = self._client.patch_status(PODS, metadata, {"conditions": [condition]})
-        reported.placed_at = now
+        reported.place_written_at = now
         if await self._try(patch, gang, pending[0]):
             reported.place = (metadata.uid, place)
 
