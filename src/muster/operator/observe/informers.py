@@ -44,7 +44,7 @@ JOBS = metrics.counter("jobs_total", "Jobs by kind and event.", "namespace", "ki
 IN_LINE = metrics.gauge(
     "jobs_waiting_for_quota", "Jobs in the lines of ResourceQuotas.", "namespace"
 )
-OWNER, _LABEL, _WAITS = "owner", "label", "waits"
+OWNER, _LABEL, _WAITS, _NAMESPACE = "owner", "label", "waits", "namespace"
 _KINDS = {job_kind.operator: kind for kind, job_kind in JOB_KIND_BY_NAME.items()}
 
 
@@ -98,7 +98,7 @@ class Informers:
             client,
             RESOURCE_QUOTAS,
             namespace,
-            indexes={_WAITS: lambda quota: [quota.metadata.namespace]},
+            indexes={_NAMESPACE: lambda quota: [quota.metadata.namespace]},
             optional=True,
         )
 
@@ -175,7 +175,7 @@ class Informers:
             served_dialects=frozenset(served),
             quota_refusal=own_writes.quota_refusal(uid),
             quota_line=tuple(row for row in self.quota_line(job.namespace) if row.uid != uid),
-            quotas={row.metadata.name: row for row in self.quotas.by(_WAITS, job.namespace)},
+            quotas={row.metadata.name: row for row in self.quotas.by(_NAMESPACE, job.namespace)},
             blocked=writes.blocked,
             removal=writes.removal,
             reported_exits=writes.reported_exits,
