@@ -111,7 +111,7 @@ def explain_job(
 
 
 def _with_place_on_pods(explanation: JobExplanation, pods: Sequence[Pod]) -> JobExplanation:
-    """The explanation of a gang that the readable line does not have, by what its pods say."""
+    """The explanation with the place in line that the scheduler wrote on a pod, if it wrote one."""
     place, in_line = place_of(pods)
     rows = (find_condition(pod.status.conditions, "PodScheduled") for pod in pods)
     times = (in_utc(r.last_transition_time) for r in rows if r is not None and r.status == "False")

@@ -3,8 +3,8 @@
 The line is in the jobs' own statuses (`status.waiting.quota`): it survives a restart of the
 operator, and everybody who reads the jobs of a namespace sees the same one. A job that ran before
 and replaces pods goes first; then priority counts, then age. A job waits for those ahead of it that
-need the same resources, except for jobs that need more than the quota allows at all: these could
-wait for ever, and nobody waits for them.
+need the same resources, except for jobs that need more than the quota allows in all: their wait may
+never end.
 """
 
 from __future__ import annotations

@@ -153,8 +153,11 @@ USER_VERBS = {
 
 
 def user_roles(*, jobs: bool = True) -> list[Raw]:
-    """What Kubernetes' own roles `view`, `edit` and `admin` mean for gangs and for jobs, by
-    aggregation; without `jobs`, which another operator's roles are for, only for gangs."""
+    """What Kubernetes' own roles `view`, `edit` and `admin` mean for gangs and `jobs`.
+
+    The server aggregates these roles into its own. Without Muster's operator, the roles for jobs
+    are those of another one.
+    """
     return [
         _role(
             "ClusterRole",

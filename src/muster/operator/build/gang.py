@@ -77,7 +77,7 @@ it gets no others: `muster.dev/late`, for one, is the operator's own."""
 
 @dataclass(frozen=True)
 class Gang:
-    """How one job's gang is declared; in the dialect `none` the pods are no gang."""
+    """How one job's gang is declared; in the dialect `none` the pods are not a gang."""
 
     job: Job
     dialect: str

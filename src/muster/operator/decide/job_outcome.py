@@ -7,7 +7,7 @@ die with it; limits come after restarts, because a restart may be the one that e
 
 One crash is one failure. The replicas that lose their peer fail too, and their node may report them
 first. So a failure that may be a consequence waits a few seconds for its cause; failures that are
-consequences are not counted, and the first that is none is to blame.
+consequences are not counted, and the first other one is to blame.
 """
 
 from __future__ import annotations
