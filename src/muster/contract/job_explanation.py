@@ -12,12 +12,7 @@ import msgspec
 
 from kubekit.objects.meta import condition_is_true, find_condition, in_utc, timestamp
 from muster.contract.gang_dialects import PDB, gang_named_by, role_of, single_pod_gang
-from muster.contract.waiting_line_format import (
-    NOT_ENOUGH_MEMBERS,
-    WaitingGang,
-    ordinal,
-    place_of,
-)
+from muster.contract.waiting_line_format import NOT_ENOUGH_MEMBERS, WaitingGang, ordinal, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

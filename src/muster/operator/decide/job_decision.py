@@ -23,13 +23,7 @@ from msgspec.structs import replace
 from muster.contract.waiting_line_format import place_of
 from muster.jobs import pod_status
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE, Job
-from muster.jobs.job_status import (
-    QUOTA_EXCEEDED,
-    TERMINATING,
-    JobStatus,
-    Waiting,
-    status_change,
-)
+from muster.jobs.job_status import QUOTA_EXCEEDED, TERMINATING, JobStatus, Waiting, status_change
 from muster.jobs.unknown_fields import summary, unknown_fields_of_spec
 from muster.operator.build import gang
 from muster.operator.decide import (
