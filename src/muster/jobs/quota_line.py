@@ -82,15 +82,19 @@ def blocks(wait: QuotaWait, resources: Collection[str]) -> bool:
     return not wait.needs.keys().isdisjoint(resources) and not is_hopeless(wait)
 
 
-def unblocked(line: Iterable[Standing]) -> list[Standing]:
-    """The jobs of a sorted line whose turn it is: they wait for nobody in it."""
+def unblocked(line: Iterable[Standing], scoped: Collection[str]) -> list[Standing]:
+    """The jobs of a sorted line whose turn it is: they wait for nobody in it.
+
+    Whoever waits for a `scoped` quota is waited for only by those who wait for the same one.
+    """
     found: list[Standing] = []
-    awaited: set[str] = set()
+    awaited: dict[str, set[str]] = {"": set()}
     for row in line:
-        if awaited.isdisjoint(row.wait.needs):
+        own = awaited.setdefault(row.wait.name, set())
+        if own.isdisjoint(row.wait.needs) and awaited[""].isdisjoint(row.wait.needs):
             found.append(row)
         if not is_hopeless(row.wait):
-            awaited.update(row.wait.needs)
+            (own if row.wait.name in scoped else awaited[""]).update(row.wait.needs)
     return found
 
 

@@ -193,6 +193,12 @@ class Informers:
         )
         return sorted(row for row in found if row is not None)
 
+    def _unblocked(self, namespace: str, line: list[Standing]) -> list[Standing]:
+        quotas = self.quotas.by(_NAMESPACE, namespace)
+        return quota_line.unblocked(
+            line, {row.metadata.name for row in quotas if row.spec.is_scoped}
+        )
+
     def _line_changed(self, kind: str, wake: Callable[[JobRef], None], change: Change[Raw]) -> None:
         """Whoever has the turn now that this job left the line, or needs less, may ask."""
         before, after = (
@@ -208,7 +214,7 @@ class Informers:
         elif before is not None:
             IN_LINE.remove(namespace)
         if before is not None:
-            for row in quota_line.unblocked(line):
+            for row in self._unblocked(namespace, line):
                 wake(JobRef(row.kind, row.key))
 
     def _quota_changed(
@@ -220,7 +226,7 @@ class Informers:
         """A quota may have room for those who have the turn, or allow more or less than before."""
         metadata, before, quota = change.current.metadata, change.old, change.new
         line = self.quota_line(metadata.namespace)
-        first = {row.uid for row in quota_line.unblocked(line)}
+        first = {row.uid for row in self._unblocked(metadata.namespace, line)}
         is_other = before is None or quota is None or before.spec.hard != quota.spec.hard
         for row in line:
             if row.wait.name != metadata.name:
