@@ -9,8 +9,8 @@ gang no longer waits lets binds go first for some seconds. Failed reports are lo
 except the events of deletions and binds.
 
 A pod that is bound gets the event Scheduled, as from kube-scheduler. These events let binds go
-first and have a budget of their own. Where it is too small for all pods of a plan, they share one
-event on the object that declares their gang; in a long backlog there is none.
+first and have a separate budget. If it is too small for all pods of a plan, they share one event on
+the object that declares their gang; in a long backlog there is none.
 """
 
 from __future__ import annotations
