@@ -17,8 +17,7 @@ from muster.contract import operator_rights, scheduler_rights
 from muster.contract.crds import PART_OF
 from muster.contract.gang_dialects import DIALECTS
 from muster.contract.job_kinds import JOB_KINDS
-from muster.contract.waiting_line_format import CONFIG_MAP
-from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
+from muster.contract.waiting_line_format import CONFIG_MAP, NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

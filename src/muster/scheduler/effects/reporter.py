@@ -32,8 +32,7 @@ from kubekit.request_errors import Conflict, Forbidden, NotFound
 from kubekit.rights import MISSING_RIGHT
 from muster.contract.gang import GangKey, GroupCounts
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
-from muster.contract.unserved_fields import EVENT as NOT_SERVED
-from muster.contract.unserved_fields import Unserved, of_gang
+from muster.contract.unserved_fields import EVENT as NOT_SERVED, Unserved, of_gang
 from muster.contract.waiting_line_format import IN_LINE, LinePlace
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.effects.binder import BindOutcome
