@@ -289,13 +289,13 @@ class State:
                 self._happened(Wake.NODES)  # the next gang that starves is now the first
             return
         self.kept = kept
-        if before is None or before.rooms == kept.rooms:
+        if before is None:
             return
         if before.gang != key:
             self.mark_due(before.gang)
-        changed = {room.node for room in before.rooms if kept.nodes.get(room.node) != room}
-        self.freed |= changed
-        self._happened(Wake.ROOM | Wake.PODS)
+        if before.rooms != kept.rooms:
+            self.freed |= {r.node for r in before.rooms if kept.nodes.get(r.node) != r}
+            self._happened(Wake.ROOM | Wake.PODS)
 
     def priority_seen(self, priority: int, before: float | None, now: float | None) -> None:
         """Wake the gangs that may evict this one now: its priority fell, or its group allows it.
