@@ -40,8 +40,7 @@ from localkube.apiserver.kinds.custom_resources import KnownKinds
 from localkube.apiserver.server import ApiServer
 from localkube.apiserver.store.damage import damage_text
 from localkube.controllers import controller_manager as controllers
-from localkube.node.agent import Agent, NodeExtensions
-from localkube.node.agent import Options as Options
+from localkube.node.agent import Agent, NodeExtensions, Options as Options
 from localkube.node.machine import stopped_pods
 from localkube.node.machine.node_registration import wait_for_nodes
 from localkube.node.runtime.pod_records import NOTICE_AFTER, read_ending

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster
-from tests.muster.cli.seeds import KUBE_ARBITRATOR, VOLCANO
-from tests.muster.cli.seeds import MANIFEST_JOB as JOB
+from tests.muster.cli.seeds import KUBE_ARBITRATOR, MANIFEST_JOB as JOB, VOLCANO
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

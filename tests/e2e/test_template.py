@@ -12,8 +12,7 @@ import pytest
 
 from muster.client.models import catalog
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
-from tests.muster.cli.seeds import WORKSHOP
-from tests.muster.cli.seeds import WORKSHOP_JOB as JOB
+from tests.muster.cli.seeds import WORKSHOP, WORKSHOP_JOB as JOB
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

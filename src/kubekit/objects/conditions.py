@@ -48,7 +48,12 @@ def preemption_message(preemptor: str) -> str:
 
 def preemption_in_words(message: str) -> str:
     """Who preempted a pod: the message if it is ours; other schedulers name nobody."""
-    return message if message.startswith(_PREEMPTED) else f"{_PREEMPTED}a pod of higher priority"
+    return message if is_preemption(message) else f"{_PREEMPTED}a pod of higher priority"
+
+
+def is_preemption(words: str) -> bool:
+    """Whether words about a pod that was taken away tell of a preemption."""
+    return words.startswith(_PREEMPTED)
 
 
 def find(conditions: Sequence[Raw], type_: str) -> Raw | None:

@@ -226,8 +226,8 @@ class Pod(ApiObject, frozen=True):
     def unreachable_since(self) -> datetime | None:
         """Since when its node has not answered, as far as the pod tells; None if it answers.
 
-        Of a node that falls silent the cluster takes away the readiness of the pods alone. A node
-        that answers gives a reason, and takes away that of the containers too.
+        When a node falls silent, the cluster changes only the condition Ready of its pods. A node
+        that answers gives a reason, and says that the containers are not ready either.
         """
         ready = find_condition(self.status.conditions, "Ready")
         if self.finished or ready is None or ready.status != "False" or ready.reason:
@@ -341,7 +341,7 @@ class ResourceQuotaSpec(Object, frozen=True):
 
     @property
     def is_scoped(self) -> bool:
-        """Whether it counts some pods of its namespace only."""
+        """Whether it counts only some pods of its namespace."""
         return bool(self.scopes or self.scope_selector)
 
 

@@ -16,7 +16,6 @@ from kubekit.telemetry import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +76,7 @@ class isolated:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, Exception):
             return False
         self.error = error

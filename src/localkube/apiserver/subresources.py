@@ -16,8 +16,7 @@ from localkube.apiserver.apply.managed_fields import VERSION, owners_of_object, 
 from localkube.apiserver.apply.request import apply_as, as_requested, updated, writer_of
 from localkube.apiserver.http import bodies
 from localkube.apiserver.http.requests import Answer, Call, json_answer
-from localkube.apiserver.kinds import disruption_budgets as budgets
-from localkube.apiserver.kinds import pods
+from localkube.apiserver.kinds import disruption_budgets as budgets, pods
 from localkube.apiserver.kinds.field_rules import NOT_NEGATIVE
 from localkube.apiserver.patches import read_patch
 from localkube.apiserver.resource import Resource

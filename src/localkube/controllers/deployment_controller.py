@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from kubekit.objects.events import EventText
 from kubekit.objects.meta import ObjectMeta, Raw, preconditions
 from kubekit.request_errors import AlreadyExists, NotFound
-from localkube.controllers import deployment_revisions
-from localkube.controllers import deployment_rollout as decisions
+from localkube.controllers import deployment_revisions, deployment_rollout as decisions
 from localkube.controllers.pod_control import OwnerController
 from localkube.controllers.shared_informers import OWNER
 from localkube.controllers.workloads import (

@@ -294,7 +294,7 @@ def replace_files(folder: Path, files: Iterable[VolumeFile]) -> None:
         link.unlink(missing_ok=True)
         link.symlink_to(payload.name)
         link.replace(folder / _DATA)
-    # Also if nothing changed: a crash may have come between the switch and the links.
+    # Even if nothing changed: a crash may have come between the switch and the links.
     _tidy(folder, {path.split("/", 1)[0] for path in new})
 
 

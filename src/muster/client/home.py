@@ -190,7 +190,7 @@ class Home(msgspec.Struct, frozen=True):
         return Path(self._last_status().get("data") or self.data)
 
     def last_flags(self) -> str:
-        """The flags of `up` with which the daemon that runs or was killed was started."""
+        """The flags of the `up` that started the daemon, which runs or was killed."""
         return str(self._last_status().get("flags") or "")
 
     def stored_data(self) -> Path | None:

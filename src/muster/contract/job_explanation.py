@@ -12,12 +12,7 @@ import msgspec
 
 from kubekit.objects.meta import condition_is_true, find_condition, in_utc, timestamp
 from muster.contract.gang_dialects import PDB, gang_named_by, role_of, single_pod_gang
-from muster.contract.waiting_line_format import (
-    NOT_ENOUGH_MEMBERS,
-    WaitingGang,
-    ordinal,
-    place_of,
-)
+from muster.contract.waiting_line_format import NOT_ENOUGH_MEMBERS, WaitingGang, ordinal, place_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,8 +106,8 @@ def explain_job(
 
 
 def _with_place_on_pods(explanation: JobExplanation, pods: Sequence[Pod]) -> JobExplanation:
-    """The explanation of a gang that the readable line does not have, by what its pods say."""
-    place, in_line = place_of(pods)
+    """The explanation with the place in line that the scheduler wrote on a pod, if it wrote one."""
+    place, in_line = place_on(pods)
     rows = (find_condition(pod.status.conditions, "PodScheduled") for pod in pods)
     times = (in_utc(r.last_transition_time) for r in rows if r is not None and r.status == "False")
     since = min(filter(None, times), default=None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EVENT = "NotServed"
 """The reason of the events."""
 MAX_SHOWN_FIELDS = 8
-"""Fields of one gang that are told."""
+"""Fields of one gang that are reported, at most."""
 
 
 class Unserved(NamedTuple):
@@ -35,7 +35,7 @@ class Unserved(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A field that is not served, what holds instead, and values for which that is the same."""
+    """A field that is not served, what holds instead, and the values that change nothing."""
 
     name: str
     instead: str
@@ -128,8 +128,8 @@ def of_gang(dialect: str, group: HasMetadata | None, pods: Iterable[Pod]) -> lis
 def of_job(policy: Mapping[str, Any], dialect: str, schedulers: Iterable[str]) -> list[Unserved]:
     """What a job's schedulingPolicy names and no scheduler of its pods can serve.
 
-    Not every dialect has a place for every field. What is written, another scheduler than Muster's
-    may serve.
+    A dialect may have no place for a field. A field that is written may be served by another
+    scheduler than Muster's.
     """
     ours = any(name in NAMES for name in schedulers)
     rows = (
@@ -159,7 +159,7 @@ def _marks(obj: HasMetadata) -> Iterator[Unserved]:
 
 
 def _named(row: Row, value: object) -> Iterator[Unserved]:
-    """The field with this value, unless nothing is meant by it."""
+    """The field with this value, unless the value changes nothing."""
     text = "" if value in (None, {}, []) else str(value)
     if text and text not in row.harmless:
         shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -73,10 +73,10 @@ class LinePlace(NamedTuple):
         return f"{self.place}/{self.in_line}"
 
 
-def place_of(pods: Iterable[Pod]) -> LinePlace:
+def place_on(pods: Iterable[Pod]) -> LinePlace:
     """The last place that the scheduler wrote on one of the pods that wait for a node.
 
-    Who may not read the line sees it there. It is up to half a minute old.
+    Users who may not read the line see it there. It is up to half a minute old.
     """
     written = (
         (time, row.message)

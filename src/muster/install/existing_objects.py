@@ -30,11 +30,7 @@ from kubekit.objects.kinds import (
 from kubekit.objects.meta import Key, Raw
 from kubekit.request_errors import Forbidden, NotFound
 from muster.install import installed_values
-from muster.install.other_systems import (
-    OtherSystem,
-    deployed_schedulers,
-    other_operators,
-)
+from muster.install.other_systems import OtherSystem, deployed_schedulers, other_operators
 from muster.install.own_installations import (
     LABELS,
     Binding,

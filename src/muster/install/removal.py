@@ -65,7 +65,7 @@ KEPT = tuple(f"muster-{name}" for name in USER_VERBS)
 """ClusterRoles that let users work with jobs."""
 
 
-class Installed(NamedTuple):
+class OwnObject(NamedTuple):
     """An object of the installation."""
 
     kind: Kind[Any]
@@ -79,10 +79,10 @@ class Installed(NamedTuple):
 class Installation(NamedTuple):
     """The objects of the installation in one namespace, in the order of their deletion."""
 
-    objects: list[Installed]
+    objects: list[OwnObject]
     others: tuple[str, ...]
     """Other namespaces with installations, which stay."""
-    kept: tuple[Installed, ...] = ()
+    kept: tuple[OwnObject, ...] = ()
     """Objects that stay, because users need them for the jobs that stay."""
 
 
@@ -135,8 +135,8 @@ def find(client: BlockingClient, namespace: str, *, crds: bool) -> Installation:
     return Installation([*going, *records], others, kept)
 
 
-def left_out(client: BlockingClient, namespace: str, before: Values, plan: Plan) -> list[Installed]:
-    """The objects of the installation in a namespace that it has no more after this plan."""
+def left_out(client: BlockingClient, namespace: str, before: Values, plan: Plan) -> list[OwnObject]:
+    """The objects of the installation in a namespace that this plan leaves out."""
     wanted = {
         (row["kind"], row["metadata"].get("namespace", ""), row["metadata"]["name"])
         for row in plan.objects
@@ -149,14 +149,14 @@ def left_out(client: BlockingClient, namespace: str, before: Values, plan: Plan)
     ]
 
 
-def _writer(row: Installed) -> str | None:
+def _writer(row: OwnObject) -> str | None:
     """The component that wrote a record; None for an object that an installation applies."""
     if row.kind == LEASES:
         return "operator" if row.key.name == operator_rights.LEASE else "scheduler"
     return "scheduler" if row.key == Key(NAMESPACE, CONFIG_MAP) else None
 
 
-def _needed_by_users(client: BlockingClient, found: Iterable[Installed]) -> tuple[Installed, ...]:
+def _needed_by_users(client: BlockingClient, found: Iterable[OwnObject]) -> tuple[OwnObject, ...]:
     """The roles of users, while the cluster has a CRD of jobs."""
     roles = tuple(row for row in found if row.kind == CLUSTER_ROLES and row.key.name in KEPT)
     if not roles:
@@ -167,10 +167,10 @@ def _needed_by_users(client: BlockingClient, found: Iterable[Installed]) -> tupl
 
 def _of_kind(
     client: BlockingClient, kind: Kind[Any], scope: Scope, places: Iterable[str]
-) -> Iterator[Installed]:
+) -> Iterator[OwnObject]:
     for item in _labelled(client, kind, places)[0]:
         meta = item["metadata"]
-        row = Installed(kind, Key(meta.get("namespace", ""), meta["name"]))
+        row = OwnObject(kind, Key(meta.get("namespace", ""), meta["name"]))
         if not scope.has(kind, row.key):
             continue
         if meta["labels"].get("app.kubernetes.io/managed-by") == HELM and kind != CRDS:
@@ -196,7 +196,7 @@ def _labelled(
     return [item for items in lists for item in items], False
 
 
-def _records(client: BlockingClient, scope: Scope, places: Iterable[str]) -> Iterator[Installed]:
+def _records(client: BlockingClient, scope: Scope, places: Iterable[str]) -> Iterator[OwnObject]:
     """The leases and the published line, which the components themselves wrote."""
     try:
         leases = list(client.list(LEASES, fields=LEASE_FIELD_SELECTOR).items)
@@ -208,9 +208,9 @@ def _records(client: BlockingClient, scope: Scope, places: Iterable[str]) -> Ite
         role = lease.metadata.name.split(".")[0]
         is_ours = role == scheduler_rights.LEASE or lease.metadata.name == operator_rights.LEASE
         if is_ours and scope.has_of_role(lease.metadata.key, role):
-            yield Installed(LEASES, lease.metadata.key)
+            yield OwnObject(LEASES, lease.metadata.key)
     if line is not None and scope.has_of_role(line.metadata.key, scheduler_rights.LEASE):
-        yield Installed(CONFIG_MAPS, line.metadata.key)
+        yield OwnObject(CONFIG_MAPS, line.metadata.key)
 
 
 def count_jobs(client: BlockingClient) -> int:
@@ -224,10 +224,10 @@ def count_jobs(client: BlockingClient) -> int:
     return total
 
 
-def delete(client: BlockingClient, installed: Installed) -> bool:
+def delete(client: BlockingClient, row: OwnObject) -> bool:
     """Delete an object; false if it was gone already."""
     try:
-        client.delete(installed.kind, installed.key, propagation="Background")
+        client.delete(row.kind, row.key, propagation="Background")
     except NotFound:
         return False
     return True

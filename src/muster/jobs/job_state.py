@@ -103,7 +103,7 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
 
 
 def _between_tries(status: JobStatus, crashes: Sequence[tuple[Pod, Crash]]) -> JobState | None:
-    """A job that waits before it starts replicas again that crashed."""
+    """A job that waits before it restarts replicas that crashed."""
     waiting = [(pod, crash) for pod, crash in crashes if crash.waits]
     if waiting:
         return _crashing(waiting)

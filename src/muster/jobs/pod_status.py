@@ -3,9 +3,10 @@
 The words are the end of a sentence (`exited with code 1`, `was OOMKilled`, `could not start: …`),
 the same in a job's message and in tables.
 
-Also by whom a pod was taken away: whoever does that says so in its condition DisruptionTarget. And
-that it cannot end: on a node that does not answer it stays, and has no replacement, until the node
-answers, its Node object is deleted, or somebody says that the machine is off.
+The module words two more things. Who took a pod away, and why, is in its condition
+DisruptionTarget. And on a node that does not answer a pod cannot end: it stays, without a
+replacement, until the node answers, its Node object is deleted, or somebody says that the machine
+is off.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def first_removal(pods: Sequence[Pod]) -> str:
 
 
 def unreachable(pod: Pod) -> str:
-    """That the pod's node does not answer, what happens next, and what a person can do."""
+    """Since when the pod's node has not answered, what happens next, and what a person can do."""
     node, name, since = pod.spec.node_name, pod.metadata.name, pod.unreachable_since
     assert since is not None
     text = f"node {node} has not answered since {timestamp(since)}"

@@ -3,8 +3,8 @@
 The line is in the jobs' own statuses (`status.waiting.quota`): it survives a restart of the
 operator, and everybody who reads the jobs of a namespace sees the same one. A job that ran before
 and replaces pods goes first; then priority counts, then age. A job waits for those ahead of it that
-need the same resources, except for jobs that need more than the quota allows at all: these could
-wait for ever, and nobody waits for them.
+need the same resources, except for jobs that need more than the quota allows in all: their wait may
+never end.
 """
 
 from __future__ import annotations
@@ -82,15 +82,19 @@ def blocks(wait: QuotaWait, resources: Collection[str]) -> bool:
     return not wait.needs.keys().isdisjoint(resources) and not is_hopeless(wait)
 
 
-def unblocked(line: Iterable[Standing]) -> list[Standing]:
-    """The jobs of a sorted line whose turn it is: they wait for nobody in it."""
+def unblocked(line: Iterable[Standing], scoped: Collection[str]) -> list[Standing]:
+    """The jobs of a sorted line whose turn it is: they wait for nobody in it.
+
+    Whoever waits for a `scoped` quota is waited for only by those who wait for the same one.
+    """
     found: list[Standing] = []
-    awaited: set[str] = set()
+    awaited: dict[str, set[str]] = {"": set()}
     for row in line:
-        if awaited.isdisjoint(row.wait.needs):
+        own = awaited.setdefault(row.wait.name, set())
+        if own.isdisjoint(row.wait.needs) and awaited[""].isdisjoint(row.wait.needs):
             found.append(row)
         if not is_hopeless(row.wait):
-            awaited.update(row.wait.needs)
+            (own if row.wait.name in scoped else awaited[""]).update(row.wait.needs)
     return found
 
 

@@ -10,12 +10,8 @@ Kept apart because every part of the scheduler needs it.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from kubekit.telemetry import unexpected_errors
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 STRICT = "MUSTER_ASSERT" in os.environ
 """Set by the tests: an error, or a broken promise, then raises."""
@@ -27,10 +23,5 @@ class isolated(unexpected_errors.isolated):
     def __init__(self, step: str, about: object) -> None:
         super().__init__(f"scheduler {step}", about)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         return not STRICT and super().__exit__(kind, error, trace)

@@ -289,13 +289,13 @@ class State:
                 self._happened(Wake.NODES)  # the next gang that starves is now the first
             return
         self.kept = kept
-        if before is None or before.rooms == kept.rooms:
+        if before is None:
             return
         if before.gang != key:
             self.mark_due(before.gang)
-        changed = {room.node for room in before.rooms if kept.nodes.get(room.node) != room}
-        self.freed |= changed
-        self._happened(Wake.ROOM | Wake.PODS)
+        if before.rooms != kept.rooms:
+            self.freed |= {r.node for r in before.rooms if kept.nodes.get(r.node) != r}
+            self._happened(Wake.ROOM | Wake.PODS)
 
     def priority_seen(self, priority: int, before: float | None, now: float | None) -> None:
         """Wake the gangs that may evict this one now: its priority fell, or its group allows it.
@@ -346,8 +346,7 @@ class State:
         """Occupy the room of binds in flight."""
         for placement in placements:
             self.assumed[placement.pod.metadata.uid] = placement.node
-        if self.kept is not None:
-            self._look_at_kept(*(placement.node for placement in placements))
+        self._look_at_kept(*(placement.node for placement in placements))
         self.snapshot.assume(placements, key)
         self.index.gangs[key].sorted_members = None
 
@@ -431,8 +430,7 @@ class State:
 
     def room_changed(self, old: Slot | None, new: Slot | None) -> None:
         """Note the events of a slot that was added, changed or removed."""
-        if self.kept is not None:
-            self._look_at_kept(*(slot.node for slot in (old, new) if slot is not None))
+        self._look_at_kept(*(slot.node for slot in (old, new) if slot is not None))
         if old is not None and (new is None or new.node != old.node or new.cls is not old.cls):
             self.freed.add(old.node)
             if self.snapshot.held_for:

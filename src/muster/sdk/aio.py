@@ -16,9 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from muster.sdk import calls
-from muster.sdk import job as blocking
-from muster.sdk import local_cluster as clusters
+from muster.sdk import calls, job as blocking, local_cluster as clusters
 from muster.sdk.cluster_choice import Cancellation, cancelled_by, default_cluster
 from muster.sdk.functions import run as functions
 from muster.sdk.job import JobIdentity

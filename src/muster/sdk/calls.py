@@ -11,8 +11,7 @@ from kubekit.errors import UsageError
 from kubekit.objects.meta import Key
 from kubekit.request_errors import NotFound
 from muster.client.jobs import lookup
-from muster.client.submit.submit import ChosenCluster, FlagsJob
-from muster.client.submit.submit import submit as submit_wanted
+from muster.client.submit.submit import ChosenCluster, FlagsJob, submit as submit_wanted
 from muster.contract.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk import note, warn
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of

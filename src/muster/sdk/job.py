@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from kubekit.errors import MusterError, UsageError
 from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.request_errors import NotFound
-from muster.client.jobs import explain as explaining
-from muster.client.jobs import job_operations, waiting
+from muster.client.jobs import explain as explaining, job_operations, waiting
 from muster.client.jobs.lookup import FoundJob
 from muster.client.logs import job_logs
 from muster.client.logs.log_choice import WantedLogs, find_logs

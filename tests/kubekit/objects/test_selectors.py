@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kubekit.objects import selectors
 from kubekit.objects.affinity import LabelSelector, SelectorRequirement

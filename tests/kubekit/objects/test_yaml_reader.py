@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from kubekit.objects import yaml_reader
 from kubekit.objects.yaml_reader import Limits, YamlError, YamlTooLarge

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kubekit.client.client import Client
 from kubekit.objects.kinds import Kind
@@ -17,19 +16,19 @@ from kubekit.objects.meta import Key
 from localkube import cron_schedule
 from localkube.controllers import (
     batch_job_decision,
+    batch_job_decision as job_decisions,
     batch_job_pods,
     controller_manager,
     controller_revisions,
+    cron_job_controller as cron_decisions,
     daemon_set_decision,
+    daemon_set_decision as daemon_decisions,
     deployment_revisions,
     deployment_rollout,
+    disruption_budget_controller as budgets,
     replica_set_controller,
+    stateful_set_decision as stateful_decisions,
 )
-from localkube.controllers import batch_job_decision as job_decisions
-from localkube.controllers import cron_job_controller as cron_decisions
-from localkube.controllers import daemon_set_decision as daemon_decisions
-from localkube.controllers import disruption_budget_controller as budgets
-from localkube.controllers import stateful_set_decision as stateful_decisions
 from localkube.controllers.node_lifecycle import evict_at
 from localkube.controllers.node_taints import taints
 from localkube.controllers.workloads import (

@@ -12,9 +12,11 @@ import msgspec
 import pytest
 
 from kubekit.client.client import Client
-from kubekit.objects.kinds import NAMESPACES
-from kubekit.objects.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
-from kubekit.objects.kinds import PERSISTENT_VOLUMES as VOLUMES
+from kubekit.objects.kinds import (
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS as CLAIMS,
+    PERSISTENT_VOLUMES as VOLUMES,
+)
 from kubekit.objects.meta import Key
 from kubekit.objects.storage import SELECTED_NODE, PersistentVolume, VolumeClaim
 from kubekit.request_errors import Conflict

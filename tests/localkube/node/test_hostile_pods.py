@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kubekit.objects.core import Service
 from kubekit.objects.kinds import PODS, SERVICES, Kind

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from localkube.node.log_archive_cleaner import (
-    OVERHEAD,
-    Entry,
-    over_replica_bound,
-    over_total_bound,
-)
+from localkube.node.log_archive_cleaner import OVERHEAD, Entry, over_replica_bound, over_total_bound
 
 JOBS = "abcd"
 entries = st.lists(

@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICE_ACCOUNTS
-from kubekit.objects.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
-from kubekit.objects.kinds import PERSISTENT_VOLUMES as VOLUMES
+from kubekit.objects.kinds import (
+    CONFIG_MAPS,
+    EVENTS,
+    PERSISTENT_VOLUME_CLAIMS as CLAIMS,
+    PERSISTENT_VOLUMES as VOLUMES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from kubekit.objects.meta import Key
 from localkube.node.env_and_files import PodContext
 from localkube.node.pod import Pod

@@ -9,13 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubekit.objects.meta import Raw, merge_patch
-from muster.jobs.job_status import (
-    JobStatus,
-    ReplicaStatus,
-    Waiting,
-    decode_status,
-    status_change,
-)
+from muster.jobs.job_status import JobStatus, ReplicaStatus, Waiting, decode_status, status_change
 from tests.api_in_memory import merged
 
 WRITTEN: Raw = {

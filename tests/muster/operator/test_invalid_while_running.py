@@ -7,15 +7,7 @@ import pytest
 from kubekit.objects.meta import Raw
 from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.builders import replica
-from tests.muster.operator.simulation import (
-    JOB,
-    POD,
-    conditions,
-    operating,
-    passes,
-    phase,
-    submit,
-)
+from tests.muster.operator.simulation import JOB, POD, conditions, operating, passes, phase, submit
 
 pytestmark = pytest.mark.looptime
 

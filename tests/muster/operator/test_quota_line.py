@@ -45,7 +45,7 @@ class QuotaServer(ApiInMemory):
 
     def started(self) -> list[str]:
         """The jobs that have all their pods, in the order of their names."""
-        return sorted({name.partition("-")[0] for name in self.named("pods")})
+        return started(self)
 
     def put(self, path: str, obj: dict[str, Any]) -> dict[str, Any]:
         metadata = {"creationTimestamp": timestamp(clock()), **obj["metadata"]}
@@ -74,6 +74,46 @@ class QuotaServer(ApiInMemory):
                 QUOTA,
                 {"metadata": {"name": "team", "namespace": "ns"}, "spec": spec, "status": status},
             )
+
+
+class QuotasOfClasses(ApiInMemory):
+    """A server with a quota of GPUs for each priority class, by scope."""
+
+    def __init__(self, limits: dict[str, int]) -> None:
+        super().__init__()
+        self.limits = limits
+        for value, name in enumerate(limits, start=1):
+            self.put(
+                f"{CLASSES}/{name}", {"metadata": {"name": name, "namespace": ""}, "value": value}
+            )
+            scope = {"scopeName": "PriorityClass", "operator": "In", "values": [name]}
+            hard = {GPUS: str(limits[name])}
+            self.put(
+                f"/api/v1/{NS}/resourcequotas/{name}",
+                {
+                    "metadata": {"name": name, "namespace": "ns"},
+                    "spec": {"hard": hard, "scopeSelector": {"matchExpressions": [scope]}},
+                    "status": {"hard": hard, "used": {GPUS: "0"}},
+                },
+            )
+
+    def _create(self, path: str, body: dict[str, Any]) -> Response:
+        name = body.get("spec", {}).get("priorityClassName", "")
+        if "/pods/" in path and name:
+            pods = (obj for path, obj in self.objects.items() if "/pods/" in path)
+            used = sum(gpus_of(pod) for pod in pods if pod["spec"]["priorityClassName"] == name)
+            if used + gpus_of(body) > self.limits[name]:
+                text = (
+                    f"exceeded quota: {name}, requested: {GPUS}={gpus_of(body)}, "
+                    f"used: {GPUS}={used}, limited: {GPUS}={self.limits[name]}"
+                )
+                return status_response(403, "Forbidden", f'pods "x" is forbidden: {text}')
+        return super()._create(path, body)
+
+
+def started(server: ApiInMemory) -> list[str]:
+    """The jobs that have pods, in the order of their names."""
+    return sorted({name.partition("-")[0] for name in server.named("pods")})
 
 
 def gpus_of(pod: dict[str, Any]) -> int:
@@ -252,6 +292,26 @@ async def test_a_job_that_fits_a_larger_quota_is_not_overtaken_any_more() -> Non
         await passes()
 
         assert server.started() == ["large"]
+
+
+async def test_a_job_that_waits_for_the_quota_of_its_class_keeps_no_other_class_waiting() -> None:
+    server = QuotasOfClasses({"low": 2, "high": 1})
+    async with operating(server):
+        await passes()
+        for name, gpus, priority in (("h", 1, "high"), ("waits", 1, "high"), ("a", 2, "low")):
+            ask(server, name, gpus, priority)
+            await passes()
+        run(server, "h")
+        run(server, "a")
+        ask(server, "b", 1, "low")
+        ask(server, "c", 1, "low")
+        await passes(2 * QUOTA_PAUSE)
+        assert started(server) == ["a", "h"]
+
+        finish(server, "a")
+        await passes(2 * QUOTA_PAUSE)
+
+        assert started(server) == ["b", "c", "h"]
 
 
 async def test_a_job_of_another_cluster_holds_up_nobody() -> None:

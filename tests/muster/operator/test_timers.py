@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.api_in_memory import ApiInMemory
-from tests.muster.operator.simulation import (
-    conditions,
-    operating,
-    passes,
-    phase,
-    submit,
-)
+from tests.muster.operator.simulation import conditions, operating, passes, phase, submit
 
 pytestmark = pytest.mark.looptime
 

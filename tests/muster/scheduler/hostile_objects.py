@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kubekit.objects.core import Pod, PodDisruptionBudget
 from kubekit.objects.storage import SELECTED_NODE
-from muster.contract import gang as marks
-from muster.contract import gang_dialects as dialects
+from muster.contract import gang as marks, gang_dialects as dialects
 from muster.contract.pod_groups import CoschedulingPodGroup, NativePodGroup, VolcanoPodGroup
 from muster.scheduler.decisions.gang_deletion import DELETION_ANNOTATION
 from tests.hostile_values import one_of

@@ -386,7 +386,8 @@ class RandomHistory:
         for key, gang in state.index.gangs.items():
             record = state.record(key)
             rest, waiting = record.rest, bool(state.members(gang).pending)
-            awaited = record.phase.pods if isinstance(record.phase, Leaving) else frozenset[str]()
+            phase = record.phase
+            awaited = phase.awaited if isinstance(phase, Leaving) else frozenset[str]()
             under_way = any(uid in state.assumed or uid in awaited for uid in gang.pods)
             assert check_rest(rest, waiting=waiting, under_way=under_way) == "", key
             if isinstance(rest, Parked):

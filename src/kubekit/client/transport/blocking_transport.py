@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from kubekit.client.request import Response
-from kubekit.client.transport import proxy as proxies
-from kubekit.client.transport import tls
+from kubekit.client.transport import proxy as proxies, tls
 from kubekit.client.transport.content_encoding import (
     BodyTooLarge,
     compresses,

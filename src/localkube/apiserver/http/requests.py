@@ -128,7 +128,7 @@ def negotiate(accept: str, verb: str = "") -> Form:
         any_offered = True
         shape = parameters.get("as", "")
         if not shape or (shape in _ONE | _MANY and parameters.get("v") == "v1"):
-            # A stream without end is no YAML document.
+            # A stream without end is not a YAML document.
             endless_yaml = verb == "watch" and media == YAML
             if endless_yaml or (shape and shape not in _FORMS.get(verb, _ONE)):
                 break  # as with a real server, the next choice is not tried

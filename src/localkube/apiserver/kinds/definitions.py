@@ -22,13 +22,7 @@ from kubekit.objects.meta import timestamp
 from kubekit.schemas import Schema
 from localkube.apiserver import api_errors, causes, rules
 from localkube.apiserver.admission import names
-from localkube.apiserver.kinds.field_rules import (
-    check_required,
-    each,
-    fill,
-    fill_optional,
-    one_of,
-)
+from localkube.apiserver.kinds.field_rules import check_required, each, fill, fill_optional, one_of
 from localkube.apiserver.resource import STATUS, Resource
 from localkube.apiserver.schema import structural
 from localkube.apiserver.schema.values import compile_pattern

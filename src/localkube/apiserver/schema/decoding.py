@@ -211,7 +211,7 @@ def decode_body(call: Call) -> Raw:
 def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
     """Drop, in place, fields that the kind does not have, and warn of them.
 
-    Unknown fields that the schema preserves are no error in a strict request either: the real
+    Unknown fields that the schema preserves are not errors in a strict request either: the real
     server accepts them. A patch is not warned of those `stored` in the object before.
     """
     # Left out: an empty list of owners has a meaning, and their fields have no schema.

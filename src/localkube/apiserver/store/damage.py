@@ -26,12 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from kubekit.errors import MusterError
-from localkube.apiserver.store.database import (
-    check_version,
-    connect_read_only,
-    has_table,
-    wal_of,
-)
+from localkube.apiserver.store.database import check_version, connect_read_only, has_table, wal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

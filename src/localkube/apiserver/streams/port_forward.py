@@ -22,8 +22,16 @@ from kubekit.objects.annotation_values import read_integer
 from localkube.apiserver import api_errors
 from localkube.apiserver.streams.exec_websocket import check_upgrade, keep_open
 from localkube.apiserver.streams.http_proxy import LAST_PORT
-from localkube.apiserver.streams.spdy import PROTOCOL as SPDY
-from localkube.apiserver.streams.spdy import Data, Ended, HeaderReader, Mux, Opening, Reply, Reset
+from localkube.apiserver.streams.spdy import (
+    PROTOCOL as SPDY,
+    Data,
+    Ended,
+    HeaderReader,
+    Mux,
+    Opening,
+    Reply,
+    Reset,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

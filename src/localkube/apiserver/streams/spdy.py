@@ -5,7 +5,7 @@ without the protocol's compression dictionary: a deflate stream that does not us
 valid. Neither side does flow control.
 
 Written by hand: no maintained Python library speaks SPDY. Kept apart because the client of the
-tests speaks it, too.
+tests speaks it too.
 """
 
 from __future__ import annotations

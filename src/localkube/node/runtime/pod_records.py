@@ -392,7 +392,7 @@ def names_of_discarded_files(pod: Path) -> str:
 
 
 def _readable(path: str) -> str:
-    """The path as the API accepts it: file names are bytes, and may be no text."""
+    """The path as the API accepts it: file names are bytes, and may not be text."""
     return os.fsencode(path).decode(errors="replace")
 
 

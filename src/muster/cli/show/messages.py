@@ -22,7 +22,7 @@ class _Level:
 
     shown = "info"
     logger: logging.Logger | None = None
-    """If lines are records of a daemon's log, which programs read."""
+    """Set if lines are records of a daemon's log, which programs read."""
     noted_once: ClassVar[set[str]] = set()
 
 

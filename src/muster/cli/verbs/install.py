@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from muster.install.existing_objects import Installed
     from muster.install.objects.values import Values
     from muster.install.plan import Plan, Request
-    from muster.install.removal import Installed as Removed
+    from muster.install.removal import OwnObject
 
 
 @click.command(name="install")
@@ -199,7 +199,7 @@ def _request(given: dict[str, Any], namespace: str, installed: Installed) -> Req
 
 
 def _note_changes(
-    before: Values, after: Values, removed: Sequence[Removed], namespace: str
+    before: Values, after: Values, removed: Sequence[OwnObject], namespace: str
 ) -> None:
     from muster.install.installed_values import differences
 
@@ -208,7 +208,7 @@ def _note_changes(
     note("\n  ".join([f"the installation in the namespace {namespace} {keeps}", *changes]))
 
 
-def _question(plan: Plan, removed: Sequence[Removed], namespace: str) -> str:
+def _question(plan: Plan, removed: Sequence[OwnObject], namespace: str) -> str:
     components = _listed([f"the {name}" for name in plan.values.components])
     text = f"Install {components} in the namespace {namespace} ({len(plan.objects)} objects)"
     if removed:
@@ -219,7 +219,7 @@ def _question(plan: Plan, removed: Sequence[Removed], namespace: str) -> str:
     return text
 
 
-def _apply(client: BlockingClient, plan: Plan, removed: Sequence[Removed]) -> None:
+def _apply(client: BlockingClient, plan: Plan, removed: Sequence[OwnObject]) -> None:
     from kubekit.objects.meta import object_name
     from muster.install import removal
     from muster.install.installation import apply_plan

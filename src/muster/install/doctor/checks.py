@@ -30,7 +30,6 @@ from muster.install.doctor.fixes import (
     add_operator,
     answer_to,
     apply_crds,
-    change,
     install_again,
     put_back_crds,
     take_crds,
@@ -361,7 +360,7 @@ def _images(facts: Facts) -> Iterator[Finding]:
     if len(images) > 1:
         text = f"the components run different images: {', '.join(sorted(images))}"
         places = {row.key.namespace: row for row in facts.components}.values()
-        fixes = [change(row, "--image IMAGE", {"image": "IMAGE"}) for row in places]
+        fixes = [install_again(row, "--image IMAGE", {"image": "IMAGE"}) for row in places]
         yield warning("components", text, " && ".join(fixes))
 
 

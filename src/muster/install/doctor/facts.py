@@ -18,12 +18,7 @@ from kubekit.request_errors import ApiError, Forbidden, NotFound
 from kubekit.rights import MissingRight, Right, Rule, account_name
 from muster.contract import waiting_line_format
 from muster.contract.crds import PART_OF
-from muster.contract.gang_dialects import (
-    DIALECT_BY_NAME,
-    DIALECTS,
-    gang_named_by,
-    single_pod_gang,
-)
+from muster.contract.gang_dialects import DIALECT_BY_NAME, DIALECTS, gang_named_by, single_pod_gang
 from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.other_schedulers import is_alive
 from muster.contract.scheduler_rights import LEASE, NAMES

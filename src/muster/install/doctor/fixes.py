@@ -23,15 +23,10 @@ if TYPE_CHECKING:
 INSTALL = "muster install --image IMAGE"
 
 
-def install_again(component: Component) -> str:
-    """The command that makes the objects of an installation again, with the values it has."""
-    return change(component)
+def install_again(component: Component, flags: str = "", values: Mapping[str, str] = {}) -> str:
+    """The command that makes the objects of an installation again, with the values it has.
 
-
-def change(component: Component, flags: str = "", values: Mapping[str, str] = {}) -> str:
-    """The command that changes the installation with this component, in nothing but these flags.
-
-    `values` are the same for Helm.
+    It changes only what the flags name; `values` are the same for Helm.
     """
     namespace = component.key.namespace
     if release := _helm_release(component):
@@ -47,7 +42,7 @@ def add_operator(facts: Facts) -> str:
     component = next(iter(facts.components), None)
     if component is None:
         return INSTALL
-    return change(component, "--operator", {"operator.enabled": "true"})
+    return install_again(component, "--operator", {"operator.enabled": "true"})
 
 
 def answer_to(names: Sequence[str], facts: Facts) -> str:
@@ -68,7 +63,7 @@ def answer_to(names: Sequence[str], facts: Facts) -> str:
     component = here.get("scheduler") or here.get("operator") or next(iter(here.values()), None)
     if component is not None:
         sets = {"scheduler.enabled": "true", "scheduler.names": f"{{{','.join(all_names)}}}"}
-        return change(component, flags, sets)
+        return install_again(component, flags, sets)
     alone = "--scheduler-only " if facts.components else ""  # beside the operators of namespaces
     return f"{INSTALL} {alone}{flags if names else ''}".rstrip()
 
@@ -87,7 +82,7 @@ def take_crds(facts: Facts, name: str) -> str:
     operator = next((row for row in facts.components if row.name == "operator"), None)
     if operator is not None and _helm_release(operator):
         return f"kubectl edit crd {name}   # add the versions that `muster crds {name}` prints"
-    return f"{change(operator) if operator else INSTALL} --take-crds"
+    return f"{install_again(operator) if operator else INSTALL} --take-crds"
 
 
 def put_back_crds(facts: Facts, *names: str) -> str:

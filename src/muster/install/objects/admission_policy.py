@@ -49,13 +49,18 @@ _COUNT = ("=r.path", ".replicas: is ", "=string(r.count)")
 
 
 def build() -> list[Raw]:
-    """The policy, and the binding that puts it into effect in all namespaces."""
-    specs = (_policy(), {"policyName": NAME, "validationActions": ["Deny"]})
+    """The policy, and its binding."""
+    return with_binding(NAME, _policy())
+
+
+def with_binding(name: str, policy: Raw) -> list[Raw]:
+    """A policy, and the binding that puts it into effect in all namespaces."""
+    specs = (policy, {"policyName": name, "validationActions": ["Deny"]})
     return [
         {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
-            "metadata": {"name": NAME, "labels": labels()},
+            "metadata": {"name": name, "labels": labels()},
             "spec": spec,
         }
         for kind, spec in zip(ADMISSION_POLICIES, specs, strict=True)

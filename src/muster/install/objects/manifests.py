@@ -85,7 +85,7 @@ def components(values: Values, namespace: str) -> list[Raw]:
 
 
 def _user_roles(values: Values) -> list[Raw]:
-    """What users may do, but with a dashboard alone, which works with the rights they have."""
+    """What users may do; nothing for a dashboard alone, which uses the rights that they have."""
     if not (values.operator.enabled or values.scheduler.enabled):
         return []
     return roles.user_roles(jobs=values.operator.enabled)

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubekit.objects.kinds import ADMISSION_POLICIES
 from muster.contract.waiting_line_format import NAMESPACE as CLUSTER_NAMESPACE
-from muster.install.objects.roles import labels
+from muster.install.objects import admission_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,20 +29,11 @@ _ALLOWED = f"variables.allowed[{_CLASS}]"
 
 
 def build(classes: Mapping[str, Sequence[str]], namespace: str) -> list[Raw]:
-    """The policy for these classes and their namespaces, and the binding that puts it into effect.
+    """The policy for these classes and their namespaces, and its binding.
 
     `namespace` is Muster's own.
     """
-    specs = (_policy(classes, namespace), {"policyName": NAME, "validationActions": ["Deny"]})
-    return [
-        {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "metadata": {"name": NAME, "labels": labels()},
-            "spec": spec,
-        }
-        for kind, spec in zip(ADMISSION_POLICIES, specs, strict=True)
-    ]
+    return admission_policy.with_binding(NAME, _policy(classes, namespace))
 
 
 def read(policy: Raw, namespace: str) -> dict[str, tuple[str, ...]]:

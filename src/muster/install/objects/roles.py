@@ -17,8 +17,7 @@ from muster.contract import operator_rights, scheduler_rights
 from muster.contract.crds import PART_OF
 from muster.contract.gang_dialects import DIALECTS
 from muster.contract.job_kinds import JOB_KINDS
-from muster.contract.waiting_line_format import CONFIG_MAP
-from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
+from muster.contract.waiting_line_format import CONFIG_MAP, NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -153,8 +152,11 @@ USER_VERBS = {
 
 
 def user_roles(*, jobs: bool = True) -> list[Raw]:
-    """What Kubernetes' own roles `view`, `edit` and `admin` mean for gangs and for jobs, by
-    aggregation; without `jobs`, which another operator's roles are for, only for gangs."""
+    """What Kubernetes' own roles `view`, `edit` and `admin` mean for gangs and `jobs`.
+
+    The server aggregates these roles into its own. Without Muster's operator, the roles for jobs
+    are those of another one.
+    """
     return [
         _role(
             "ClusterRole",

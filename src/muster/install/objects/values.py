@@ -11,11 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from kubekit.errors import UsageError, no_such
-from kubekit.objects.core import (
-    InvalidImageName,
-    Quantity,
-    check_image_name,
-)
+from kubekit.objects.core import InvalidImageName, Quantity, check_image_name
 from kubekit.objects.quantity import InvalidQuantity, parse_quantity
 from kubekit.objects.selectors import is_label_value
 from muster.contract.gang_dialects import DIALECT_CHOICES

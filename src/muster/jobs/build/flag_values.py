@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.errors import UsageError
 from kubekit.objects.annotation_values import read_integer
-from kubekit.objects.quantity import MAX_INT64 as MOST
-from kubekit.objects.quantity import InvalidQuantity, parse_milli, parse_whole
+from kubekit.objects.quantity import MAX_INT64 as MOST, InvalidQuantity, parse_milli, parse_whole
 from muster.contract.gang import MAX_TOPOLOGY_LABELS
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from muster.contract.gang_dialects import (
     PREEMPTABLE_MARK,
     dialect_of_scheduler,
 )
-from muster.contract.unserved_fields import EVENT as NOT_SERVED
-from muster.contract.unserved_fields import of_job
+from muster.contract.unserved_fields import EVENT as NOT_SERVED, of_job
 from muster.operator.build.dialect_choice import dialect_of, gang_roles, wanted_dialect
 from muster.operator.build.labels import job_selector, owned_manifest
 from muster.operator.decision_types import EmitEvent
@@ -77,7 +76,7 @@ it gets no others: `muster.dev/late`, for one, is the operator's own."""
 
 @dataclass(frozen=True)
 class Gang:
-    """How one job's gang is declared; in the dialect `none` the pods are no gang."""
+    """How one job's gang is declared; in the dialect `none` the pods are not a gang."""
 
     job: Job
     dialect: str

@@ -20,16 +20,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.contract.waiting_line_format import place_of
+from muster.contract.waiting_line_format import place_on
 from muster.jobs import pod_status
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE, Job
-from muster.jobs.job_status import (
-    QUOTA_EXCEEDED,
-    TERMINATING,
-    JobStatus,
-    Waiting,
-    status_change,
-)
+from muster.jobs.job_status import QUOTA_EXCEEDED, TERMINATING, JobStatus, Waiting, status_change
 from muster.jobs.unknown_fields import summary, unknown_fields_of_spec
 from muster.operator.build import gang
 from muster.operator.decide import (
@@ -347,7 +341,7 @@ def _for_a_node(pods: Sequence[Pod]) -> Waiting | None:
     for pod in pods:
         for row in pod.status.conditions:
             if row.type == "PodScheduled" and row.status == "False" and not pod.spec.node_name:
-                place, in_line = place_of(pods)
+                place, in_line = place_on(pods)
                 return Waiting(row.reason, row.message, place=place, in_line=in_line)
     return None
 

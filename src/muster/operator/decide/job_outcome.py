@@ -7,7 +7,7 @@ die with it; limits come after restarts, because a restart may be the one that e
 
 One crash is one failure. The replicas that lose their peer fail too, and their node may report them
 first. So a failure that may be a consequence waits a few seconds for its cause; failures that are
-consequences are not counted, and the first that is none is to blame.
+consequences are not counted, and the first other one is to blame.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from kubekit.objects.conditions import is_preemption
 from kubekit.objects.meta import shifted
 from muster.jobs import job_sentences, names, pod_status
 from muster.jobs.job_status import Ending, FailedAttempt, JobFailure, JobRestart
@@ -323,8 +324,8 @@ class _Assessor:
         if not by:
             return broken.cause
         pod = next((pod for pod in self.pods if pod_status.removal(pod) == by), None)
-        if pod is None or pod_status.preemption(pod):
-            return JobRestart(job_sentences.PREEMPTED, preempted=by)
+        if pod is None or is_preemption(by):
+            return _removal(by)
         return JobRestart(job_sentences.INTERRUPTED, pod_status.interruption_of(pod), 1, by)
 
     def _cause_of_restart(self, failed: Sequence[Pod], retried: Sequence[Pod]) -> JobRestart:
@@ -413,8 +414,7 @@ class _Assessor:
                 self._set_condition("Running", f"{self.job.kind} {self.job.key} is running.")
         elif self.status.is_true("Running") and lost and not complete:
             by = self.status.preempted
-            code = job_sentences.PREEMPTED if by else job_sentences.NONE_RUNS
-            self._report_restarting(JobRestart(code, preempted=by))
+            self._report_restarting(_removal(by) if by else JobRestart(job_sentences.NONE_RUNS))
 
     def _report_restarting(self, restart: JobRestart) -> None:
         message = job_sentences.restart_message(self.job.name, restart)
@@ -447,6 +447,12 @@ class _Assessor:
 
     def _emit(self, suffix: str, message: str, type_: str = "Normal") -> None:
         self.events.append(EmitEvent(f"{self.job.kind}{suffix}", message, type_))
+
+
+def _removal(by: str) -> JobRestart:
+    """A restart because pods were taken away; `by` whom and why."""
+    code = job_sentences.PREEMPTED if is_preemption(by) else job_sentences.INTERRUPTED
+    return JobRestart(code, preempted=by)
 
 
 def _causes(failed: Sequence[Pod], first: Pod) -> list[Pod]:

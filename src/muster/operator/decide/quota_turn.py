@@ -110,8 +110,6 @@ def _behind_others(
     job: Job, missing: Sequence[Replica], observed: Observed, now: datetime
 ) -> Waiting | None:
     """The wait for a job that is ahead in line and needs the same resources."""
-    if not observed.quota_line:
-        return None
     own = _with_rank(job, _wait_so_far(job) or QuotaWait(""), observed, now)
     place = rank(own, _created(job), job.name)
     for other in observed.quota_line:

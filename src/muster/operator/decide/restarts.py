@@ -57,7 +57,7 @@ _FORGET_AFTER = 600.0
 
 
 def with_default_scope(job: Job, settings: Settings) -> Job:
-    """The job, whose replicas restart together if it does not say and the administrator does."""
+    """The job; its replicas restart together by default if the administrator chose that."""
     says = job.annotation("restart") in RESTART_SCOPES
     if says or settings.restart != "gang" or not job.dies_together:
         return job

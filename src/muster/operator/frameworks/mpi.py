@@ -26,12 +26,7 @@ from muster.jobs import names
 from muster.jobs.job import Job, Replica
 from muster.operator.build.addresses import headless
 from muster.operator.build.labels import index_of, job_selector, owned_manifest, role_of
-from muster.operator.build.pods import (
-    WITHOUT_PRIVILEGES,
-    add_environment,
-    append,
-    main_container,
-)
+from muster.operator.build.pods import WITHOUT_PRIVILEGES, add_environment, append, main_container
 from muster.operator.decision_types import Create
 from muster.operator.frameworks.framework import Framework
 

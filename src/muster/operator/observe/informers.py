@@ -44,7 +44,7 @@ JOBS = metrics.counter("jobs_total", "Jobs by kind and event.", "namespace", "ki
 IN_LINE = metrics.gauge(
     "jobs_waiting_for_quota", "Jobs in the lines of ResourceQuotas.", "namespace"
 )
-OWNER, _LABEL, _WAITS = "owner", "label", "waits"
+OWNER, _LABEL, _WAITS, _NAMESPACE = "owner", "label", "waits", "namespace"
 _KINDS = {job_kind.operator: kind for kind, job_kind in JOB_KIND_BY_NAME.items()}
 
 
@@ -98,7 +98,7 @@ class Informers:
             client,
             RESOURCE_QUOTAS,
             namespace,
-            indexes={_WAITS: lambda quota: [quota.metadata.namespace]},
+            indexes={_NAMESPACE: lambda quota: [quota.metadata.namespace]},
             optional=True,
         )
 
@@ -175,7 +175,7 @@ class Informers:
             served_dialects=frozenset(served),
             quota_refusal=own_writes.quota_refusal(uid),
             quota_line=tuple(row for row in self.quota_line(job.namespace) if row.uid != uid),
-            quotas={row.metadata.name: row for row in self.quotas.by(_WAITS, job.namespace)},
+            quotas={row.metadata.name: row for row in self.quotas.by(_NAMESPACE, job.namespace)},
             blocked=writes.blocked,
             removal=writes.removal,
             reported_exits=writes.reported_exits,
@@ -193,6 +193,12 @@ class Informers:
         )
         return sorted(row for row in found if row is not None)
 
+    def _unblocked(self, namespace: str, line: list[Standing]) -> list[Standing]:
+        quotas = self.quotas.by(_NAMESPACE, namespace)
+        return quota_line.unblocked(
+            line, {row.metadata.name for row in quotas if row.spec.is_scoped}
+        )
+
     def _line_changed(self, kind: str, wake: Callable[[JobRef], None], change: Change[Raw]) -> None:
         """Whoever has the turn now that this job left the line, or needs less, may ask."""
         before, after = (
@@ -208,7 +214,7 @@ class Informers:
         elif before is not None:
             IN_LINE.remove(namespace)
         if before is not None:
-            for row in quota_line.unblocked(line):
+            for row in self._unblocked(namespace, line):
                 wake(JobRef(row.kind, row.key))
 
     def _quota_changed(
@@ -220,7 +226,7 @@ class Informers:
         """A quota may have room for those who have the turn, or allow more or less than before."""
         metadata, before, quota = change.current.metadata, change.old, change.new
         line = self.quota_line(metadata.namespace)
-        first = {row.uid for row in quota_line.unblocked(line)}
+        first = {row.uid for row in self._unblocked(metadata.namespace, line)}
         is_other = before is None or quota is None or before.spec.hard != quota.spec.hard
         for row in line:
             if row.wait.name != metadata.name:

@@ -50,7 +50,7 @@ class JobWrites:
     reported_exits: frozenset[str] = frozenset()
     """The ends of containers that events have reported."""
     removal: str = ""
-    """By whom a pod was taken away, which may be gone before the job is reconciled."""
+    """By whom and why a pod was taken away: it may be gone before the job is reconciled."""
     valid_spec: Raw | None = None
     """The last valid spec that we have seen."""
 

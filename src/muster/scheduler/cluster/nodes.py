@@ -31,7 +31,7 @@ NODE_LOST_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreacha
 NEW_ROW = -1
 """Stands for the old row of a node that is new."""
 MAX_LABELS = 256
-"""Label columns in memory, beside those of labels that nodes have."""
+"""Columns that are kept in memory for labels that no node has."""
 
 
 @dataclass

@@ -58,7 +58,7 @@ MAX_RULES = 100
 MAX_REQUESTS = 100
 """Resources that one pod may request; each is looked at for all nodes."""
 MAX_LABELS = 1000
-"""Label keys in memory of which pods in the cluster have no rule any more."""
+"""Label keys that are kept in memory though no pod's rule names them."""
 POD_LEVEL = ("cpu", "memory", "hugepages-")
 """Resources that a pod may request as a whole (Kubernetes' pod-level resources)."""
 
@@ -112,7 +112,7 @@ class PodClass:
     spread: tuple[SpreadTerm, ...] = ()
     claims: tuple[str, ...] = ()
     excess: str = ""
-    """Of what the pods have too much to be placed; of such pods with a node only a part counts."""
+    """What the pods have too much of to be placed. If they have a node, only a part is counted."""
     _cache: dict[object, tuple[object, Any]] = field(default_factory=dict)
 
     @property
@@ -154,7 +154,7 @@ class PodClasses:
         self._known: weakref.WeakValueDictionary[bytes, PodClass] = weakref.WeakValueDictionary()
 
     def column(self, resource: str) -> int:
-        """The column of a resource; those that no node has share one, of which no node has any."""
+        """The column of a resource; resources that no node has share one, which is always empty."""
         return self.resources.get(resource, self.resources[ABSENT])
 
     def declare(self, resources: Iterable[str]) -> None:
@@ -189,7 +189,7 @@ class PodClasses:
         return cls
 
     def stand_in(self, cls: PodClass, requests: Mapping[str, int]) -> PodClass:
-        """A class like this one that requests these amounts and looks for no company: for trials.
+        """For trials: a class like this one with these requests, without affinity and claims.
 
         Its host ports and its anti-affinity keep others away as those of the pods would.
         """

@@ -297,7 +297,7 @@ class Snapshot:
             self._recount()
 
     def _recount_room(self) -> None:
-        """Some resources have columns now, which they shared with others before."""
+        """Compute the free room again, after resources that shared a column got their own."""
         nodes = self.nodes
         nodes.free[:] = nodes.allocatable
         for use in self.uses():

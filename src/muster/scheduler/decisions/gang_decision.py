@@ -246,7 +246,7 @@ def _rest_since(view: GangView, rest: Rest) -> Rest:
 
 def _awaits(view: GangView) -> bool:
     """Whether binds in flight, or deletions, will make the gang due."""
-    awaited = view.phase.pods if isinstance(view.phase, phase.Leaving) else frozenset[str]()
+    awaited = view.phase.awaited if isinstance(view.phase, phase.Leaving) else frozenset[str]()
     return any(uid in view.known.assumed or uid in awaited for uid in view.gang.pods)
 
 

@@ -130,7 +130,7 @@ def _condition_message(pod: Pod) -> str:
 def continue_deletion(view: GangView) -> Verdict | None:
     """Finish deleting a whole gang; None once no pod to be deleted is left."""
     members, current = view.members, view.phase
-    awaited = current.pods if isinstance(current, Leaving) else frozenset[str]()
+    awaited = current.awaited if isinstance(current, Leaving) else frozenset[str]()
     known = awaited.intersection(view.gang.pods)
     others = [p for p in (*members.bound, *members.leaving) if p.metadata.uid not in known]
     first_look = isinstance(view.phase, phase.Unseen)
@@ -146,10 +146,10 @@ def decide_deletion(view: GangView, deletes: tuple[Delete, ...]) -> Verdict:
     """Decide to delete the whole gang; its pending members wait for that."""
     uids = {pod.metadata.uid for delete in deletes for pod in delete.pods}
     leaving = phase.leaving(view.phase, uids)
-    leaving = replace(leaving, pods=leaving.pods.intersection(view.gang.pods))
+    leaving = replace(leaving, awaited=leaving.awaited.intersection(view.gang.pods))
     if not view.members.pending:
         return Verdict(InFlight(), deletes, leaving)
-    reason = reasons.leaving(failed_deletions(leaving, leaving.pods))
+    reason = reasons.leaving(failed_deletions(leaving))
     return Verdict(Parked(reason, Wake.OWN), deletes, leaving)
 
 
@@ -164,9 +164,9 @@ def deletion_failed(state: State, pod: Pod, why: str) -> None:
             state.mark_due(key)
 
 
-def failed_deletions(current: Leaving | Preempting, uids: Container[str]) -> list[str]:
-    """Why those of these pods are still there that could not be deleted."""
-    return [text for uid, text in current.failed_deletions.items() if uid in uids]
+def failed_deletions(current: Leaving | Preempting) -> list[str]:
+    """Why pods that are to leave could not be deleted."""
+    return [why for uid, why in current.failed_deletions.items() if uid in current.awaited]
 
 
 # -- half-bound gangs ------------------------------------------------------------------------------

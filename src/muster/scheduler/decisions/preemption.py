@@ -312,7 +312,7 @@ def _disruptions_left(view: GangView) -> dict[Key, int]:
         return left
     others = (r.phase for key, r in view.known.records.items() if key != view.key)
     phases = [phase for phase in (view.phase, *others) if isinstance(phase, Preempting)]
-    for uid in {uid for phase in phases for uid in phase.victims} & slots.keys():
+    for uid in {uid for phase in phases for uid in phase.awaited} & slots.keys():
         for key in index.budgets_over(slots[uid].pod):
             left[key] -= 1
     return left

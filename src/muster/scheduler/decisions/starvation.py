@@ -222,8 +222,8 @@ def _brought(
 ) -> Counter[str]:
     """How much of each resource is free, at least, by the pods that must leave for what lacks.
 
-    Whoever leaves eight GPUs leaves the CPUs that he uses with them: a gang that lacks the GPUs
-    need not keep these CPUs from others now.
+    A pod that leaves eight GPUs also leaves the CPUs that it uses with them: a gang that lacks the
+    GPUs need not keep these CPUs from others.
     """
     brought: Counter[str] = Counter()
     for lacking, n in requested.items():

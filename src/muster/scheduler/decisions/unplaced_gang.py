@@ -34,7 +34,7 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Verdict
     parked, current = park(view, demand, result), view.phase
     parked = preemption.with_evictions(view, parked)
     deletes: tuple[Delete, ...] = ()
-    if not (isinstance(current, phase.Preempting) and current.victims):
+    if not (isinstance(current, phase.Preempting) and current.awaited):
         # Only members that exist may evict, and not while a bind in flight may still fail.
         if missing_pods(view) or view.members.being_bound:
             return _wait(view, demand, result, parked)
@@ -46,9 +46,9 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Verdict
             return _wait(view, demand, result, parked)
         deletes = preemption.evict(view, eviction)
         current = phase.Preempting(phase.standing(current), eviction.pods)
-    if not current.victims:  # only holds were in the way: try again at once
+    if not current.awaited:  # only holds were in the way: try again at once
         return Verdict(replace(parked, until=view.now), deletes, current)
-    failed = gang_deletion.failed_deletions(current, current.victims)
+    failed = gang_deletion.failed_deletions(current)
     parked = replace(parked, reason=reasons.preempting(failed))
     return Verdict(starvation.keep_if_starving(view, demand, parked), deletes, current)
 

@@ -9,8 +9,8 @@ gang no longer waits lets binds go first for some seconds. Failed reports are lo
 except the events of deletions and binds.
 
 A pod that is bound gets the event Scheduled, as from kube-scheduler. These events let binds go
-first and have a budget of their own. Where it is too small for all pods of a plan, they share one
-event on the object that declares their gang; in a long backlog there is none.
+first and have a separate budget. If it is too small for all pods of a plan, they share one event on
+the object that declares their gang; in a long backlog there is none.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from kubekit.request_errors import Conflict, Forbidden, NotFound
 from kubekit.rights import MISSING_RIGHT
 from muster.contract.gang import GangKey, GroupCounts
 from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
-from muster.contract.unserved_fields import EVENT as NOT_SERVED
-from muster.contract.unserved_fields import Unserved, of_gang
+from muster.contract.unserved_fields import EVENT as NOT_SERVED, Unserved, of_gang
 from muster.contract.waiting_line_format import IN_LINE, LinePlace
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.effects.binder import BindOutcome
@@ -93,7 +92,7 @@ class _Reported:
     deferred: int = 0
     place: tuple[str, LinePlace] = ("", LinePlace())
     """The place in line that was written last, and the UID of the pod."""
-    placed_at: float = -math.inf
+    place_written_at: float = -math.inf
 
 
 class WriteBudget:
@@ -184,7 +183,7 @@ class Reporter:
             reported = self._reported.get(key)
             if reported is None or reported.reason is None:
                 continue
-            due = max(now, reported.placed_at + every)
+            due = max(now, reported.place_written_at + every)
             if _has_moved(reported.place[1], place) and due < self._due.get(key, math.inf):
                 self._due[key] = due
                 self._wake.set()
@@ -389,13 +388,13 @@ class Reporter:
         metadata, (uid, before) = pending[0].metadata, reported.place
         if metadata.uid == uid and not _has_moved(before, place):
             return
-        not_before = reported.placed_at + self._state.settings.report_every
+        not_before = reported.place_written_at + self._state.settings.report_every
         if now < not_before:
             self._due[gang.key] = min(not_before, self._due.get(gang.key, math.inf))
             return
         condition = new_condition(IN_LINE, "True", UNSCHEDULABLE, str(place), datetime.now(UTC))
         patch = self._client.patch_status(PODS, metadata, {"conditions": [condition]})
-        reported.placed_at = now
+        reported.place_written_at = now
         if await self._try(patch, gang, pending[0]):
             reported.place = (metadata.uid, place)
 

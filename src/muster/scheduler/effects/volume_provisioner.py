@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 LONG_RETRY_SECONDS = 10.0
-"""If the write is forbidden, because rights change by hand; and after a bug."""
+"""After a forbidden write, since a person has to change the rights, and after a bug."""
 
 
 class Provisioner:

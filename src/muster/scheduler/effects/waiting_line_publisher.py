@@ -78,7 +78,8 @@ def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
     rows: list[WaitingGang] = []
     for number, places in enumerate(islice(entries.values(), MAX_ROWS), start=1):
         with isolated("line", places[0].key):
-            rows += _waiting_gang(state, number, places, now)
+            row = _waiting_gang(state, number, places, now)
+            rows += [row] if row is not None else []
     return rows
 
 
@@ -94,15 +95,15 @@ def _entry(state: State, key: GangKey) -> object:
 
 def _waiting_gang(
     state: State, number: int, places: Sequence[LinePosition], now: float
-) -> list[WaitingGang]:
-    """The row of one entry; none if its first gang does not wait any more."""
+) -> WaitingGang | None:
+    """The row of one entry; None if its first gang does not wait any more."""
     place = places[0]
     gang, rest = state.index.gangs.get(place.key), state.records[place.key].rest
     if gang is None or rest.reason is None:
-        return []
+        return None
     members = state.members(gang)
     since = (now if rest.since is None else rest.since) + state.wall_offset
-    row = WaitingGang(
+    return WaitingGang(
         gang=str(place.key)[:MAX_NAME],
         place=number,
         code=rest.reason.code,
@@ -116,7 +117,6 @@ def _waiting_gang(
         held=len(state.snapshot.held_for.get(place.key, ())),
         short=_amounts(dict(rest.reason.short)),
     )
-    return [row]
 
 
 def held_rooms(state: State) -> list[HeldRoom]:

@@ -228,7 +228,7 @@ class GangIndex:
         return changed
 
     def _list_budget(self, key: Key) -> None:
-        """Name a budget among those of its namespace if it exists, else no longer."""
+        """Add a budget to the names of its namespace, or remove it if it does not exist."""
         names = self._budget_names.setdefault(key.namespace, [])
         place = bisect_left(names, key.name)
         if names[place : place + 1] == [key.name]:

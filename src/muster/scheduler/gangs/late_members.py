@@ -35,10 +35,8 @@ SMALL_LAUNCHER = {"cpu": 1000, "memory": 1 << 30}
 def by_role(view: GangView) -> dict[str, Pod]:
     """Placeholders for the late members that have no pod yet, by role.
 
-    In the annotation `muster.dev/late`, the operator declares the launcher of an MPIJob, which it
-    creates only once the workers run, with the requests in the job's spec. On a group that is not
-    such a job's own, the annotation has no effect. No quota counts the launcher yet, so it gets no
-    more room than the other members request.
+    The operator declares them in the annotation `muster.dev/late`, with the requests in the job's
+    spec. On a group that does not belong to an MPIJob of its name, the annotation has no effect.
     """
     declared = view.gang.declared
     owner = declared.metadata.controller if declared is not None else None

@@ -80,13 +80,9 @@ class Preempting:
     """A whole plan is held until its victims have left."""
 
     resumes: Standing
-    victims: frozenset[str]
+    awaited: frozenset[str]
+    """The UIDs of the victims that have not left."""
     failed_deletions: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def awaited(self) -> frozenset[str]:
-        """The UIDs of the pods that are being deleted."""
-        return self.victims
 
 
 @dataclass(frozen=True)
@@ -105,14 +101,10 @@ class Whole:
 class Leaving:
     """The whole gang is being deleted: none of it is placed until then, and no room is held."""
 
-    pods: frozenset[str]
+    awaited: frozenset[str]
+    """The UIDs of the pods that are being deleted."""
     was_whole: bool
     failed_deletions: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def awaited(self) -> frozenset[str]:
-        """The UIDs of the pods that are being deleted."""
-        return self.pods
 
 
 @dataclass(frozen=True)
@@ -227,7 +219,7 @@ def observe(view: GangView) -> bool:
 def _observed(view: GangView) -> Phase:
     phase = view.phase
     if isinstance(phase, Preempting):
-        phase = replace(phase, victims=phase.victims & view.known.snapshot.slots.keys())
+        phase = replace(phase, awaited=phase.awaited & view.known.snapshot.slots.keys())
     if not view.missing.total:
         return _with_minimum(view, phase)
     if view.started:
@@ -265,7 +257,7 @@ def _with_none(view: GangView, phase: Phase) -> Phase:
         if isinstance(phase, Mending | HalfBound):
             return phase
     complete = bool(view.members.pending) and not missing_pods(view)
-    if isinstance(phase, Preempting) and (phase.victims or complete):
+    if isinstance(phase, Preempting) and (phase.awaited or complete):
         return replace(phase, resumes=Waiting())
     if isinstance(phase, Provisioning) and complete:
         return replace(phase, resumes=Waiting())
@@ -317,7 +309,7 @@ def _with_standing(phase: Phase, current: Standing) -> Phase:
 def leaving(phase: Phase, pods: Set[str]) -> Leaving:
     """The phase of a gang that is being deleted, with these pods among the deleted ones."""
     if isinstance(phase, Leaving):
-        return replace(phase, pods=phase.pods | pods)
+        return replace(phase, awaited=phase.awaited | pods)
     return Leaving(frozenset(pods), was_whole(phase))
 
 

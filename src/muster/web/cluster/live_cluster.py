@@ -37,8 +37,7 @@ from kubekit.errors import MusterError, nearest
 from kubekit.objects.kinds import POD_LOGS
 from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.request_errors import Forbidden, NotFound, TooManyRequests, Unauthorized
-from kubekit.rights import READ, MissingRight
-from kubekit.rights import rule as rule_of
+from kubekit.rights import READ, MissingRight, rule as rule_of
 from kubekit.telemetry import metrics
 from kubekit.watch.informer import AnyVersionInformer, Informer
 from muster.contract.job_kinds import JOB_KINDS

@@ -123,7 +123,7 @@ def _reason_and_place(
     reason = f"{reason} {job.remedy}" if job.remedy else reason
     if explanation is None or job.status != PENDING:
         return reason, ""
-    # The place has a line of its own.
+    # The place is on a separate line.
     return reason or explanation.reason or explanation.text, place_in_words(explanation)
 
 

@@ -1,7 +1,7 @@
 """Bytes of a log -> lines that a browser can show as text.
 
 A program may write anything: escape sequences, progress bars, a megabyte without a line break,
-bytes that are no UTF-8. Colours and other escape sequences are removed, other control characters
+bytes that are not UTF-8. Colours and other escape sequences are removed, other control characters
 become visible signs, and a line is cut at `MAX_LINE` bytes. The download has every byte.
 """
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kubekit.client import watch_stream
 from kubekit.client.auth.endpoint import Endpoint

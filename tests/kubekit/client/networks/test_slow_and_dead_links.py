@@ -15,11 +15,7 @@ from kubekit.client import request
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.client import Client
-from kubekit.client.transport import (
-    blocking_transport,
-    connection_pool,
-    http_transport,
-)
+from kubekit.client.transport import blocking_transport, connection_pool, http_transport
 from kubekit.client.transport.http_transport import HttpTransport
 from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Key

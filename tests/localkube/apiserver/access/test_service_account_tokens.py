@@ -11,13 +11,7 @@ import pytest
 from localkube.apiserver.access.service_account_tokens import Tokens
 from localkube.apiserver.http.requests import Call, Route
 from localkube.apiserver.server import ApiServer
-from tests.localkube.apiserver.access.accounts import (
-    ACCOUNTS,
-    PODS,
-    WHO,
-    send_as,
-    token_for,
-)
+from tests.localkube.apiserver.access.accounts import ACCOUNTS, PODS, WHO, send_as, token_for
 from tests.localkube.apiserver.running_server import running_server
 
 if TYPE_CHECKING:

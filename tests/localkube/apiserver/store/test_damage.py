@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kubekit.errors import ConfigError, MusterError, UsageError
 from kubekit.request_errors import ServerError

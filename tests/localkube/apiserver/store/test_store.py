@@ -10,8 +10,7 @@ import pytest
 
 from kubekit.errors import ConfigError
 from kubekit.request_errors import AlreadyExists, Conflict, Gone, NotFound, ServerError
-from localkube.apiserver.store import disk_reserve
-from localkube.apiserver.store import store as watch_module
+from localkube.apiserver.store import disk_reserve, store as watch_module
 from localkube.apiserver.store.database import Row
 from localkube.apiserver.store.store import Store, Watch
 from localkube.apiserver.store.write_log import WriteLog

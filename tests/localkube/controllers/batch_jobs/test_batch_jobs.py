@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kubekit.objects import conditions
 from kubekit.objects.meta import MAX_SECONDS, timestamp
-from localkube.controllers import batch_job_controller as manifests
-from localkube.controllers import batch_job_decision, batch_job_pods
-from localkube.controllers import batch_job_pods as ledger
+from localkube.controllers import (
+    batch_job_controller as manifests,
+    batch_job_decision,
+    batch_job_pods,
+    batch_job_pods as ledger,
+)
 from localkube.controllers.workloads import Job, Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,12 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kubekit.objects import conditions
-from localkube.controllers import deployment_revisions, deployment_rollout, replica_set_controller
-from localkube.controllers import deployment_rollout as decisions
+from localkube.controllers import (
+    deployment_revisions,
+    deployment_rollout,
+    deployment_rollout as decisions,
+    replica_set_controller,
+)
 from localkube.controllers.workloads import Deployment, Pod, ReplicaSet
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

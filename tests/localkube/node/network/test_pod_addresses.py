@@ -5,8 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kubekit.errors import UsageError
 from localkube.node.network.pod_addresses import Addresses, free_subnet

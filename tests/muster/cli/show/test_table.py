@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from muster.cli.show.table import json_or_yaml, table, underlined_table, with_namespaces
 

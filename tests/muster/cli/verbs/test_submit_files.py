@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kubekit.errors import UsageError
-from muster.client.submit import job_file
-from muster.client.submit import job_file as verbatim
+from muster.client.submit import job_file, job_file as verbatim
 from tests.muster.cli.submit_dry_run import DryRun, Machine
 
 ODD = (

@@ -12,13 +12,7 @@ import pytest
 
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import Request, Response
-from kubekit.objects.kinds import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    PERSISTENT_VOLUME_CLAIMS,
-    SERVICES,
-    Kind,
-)
+from kubekit.objects.kinds import CONFIG_MAPS, DEPLOYMENTS, PERSISTENT_VOLUME_CLAIMS, SERVICES, Kind
 from kubekit.objects.meta import Key, Raw
 from kubekit.request_errors import Forbidden, ServerError, Unreachable
 from muster.client.submit import transaction

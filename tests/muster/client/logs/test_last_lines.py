@@ -14,11 +14,7 @@ from kubekit.objects.core import Pod, PodLog
 from kubekit.objects.meta import Key, ObjectMeta, Raw
 from kubekit.request_errors import NotFound
 from muster.client.jobs.lookup import FoundJob
-from muster.client.logs.last_lines import (
-    MAX_LOGS,
-    lines_of_failure,
-    summary_with_last_lines,
-)
+from muster.client.logs.last_lines import MAX_LOGS, lines_of_failure, summary_with_last_lines
 from muster.contract.job_kinds import TFJOBS
 from tests.muster.cli.fake_cluster import FakeCluster, ago, condition, job, pod
 from tests.muster.words import exited, failed_of_late

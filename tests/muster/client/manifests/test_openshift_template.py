@@ -9,8 +9,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from kubekit.errors import UsageError
 from muster.client.manifests import openshift_template

@@ -6,14 +6,7 @@ import pytest
 
 from kubekit.objects.meta import Raw
 from tests.api_in_memory import ApiInMemory
-from tests.muster.operator.simulation import (
-    JOB,
-    POD,
-    conditions,
-    operating,
-    passes,
-    submit,
-)
+from tests.muster.operator.simulation import JOB, POD, conditions, operating, passes, submit
 
 pytestmark = pytest.mark.looptime
 

@@ -188,6 +188,31 @@ def test_a_gang_that_restarts_for_a_drain_names_the_pod_and_the_node() -> None:
     assert [e for e in model.events if e.reason == "Interrupted"] == [], "said already"
 
 
+def test_a_job_that_loses_all_its_pods_to_a_drain_was_not_preempted() -> None:
+    model = running()
+    reason, message, words = EVICTIONS[0]
+    evict(model, "j-worker-0", reason, message)
+    evict(model, "j-worker-1", reason, message)
+    model.settle()
+
+    assert model.status["restart"] == {"code": "Interrupted", "preempted": words}
+    assert f"because it was {words}." in model.status["conditions"][-1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(EVICTIONS[0][2], "Interrupted"), (BY_BIG, "Preempted")]
+)
+def test_a_gang_whose_pods_are_gone_says_whether_they_were_evicted_or_preempted(
+    words: str, code: str
+) -> None:
+    model = running("gang")
+    model.pods.clear()
+    model.extra["removal"] = words
+    model.step()
+
+    assert model.status["restart"] == {"code": code, "preempted": words}
+
+
 def test_a_job_whose_pod_cannot_end_on_a_dead_node_says_so_in_its_status() -> None:
     model = running()
     evict(model, "j-worker-1", "DeletionByTaintManager", "due to NoExecute taint")

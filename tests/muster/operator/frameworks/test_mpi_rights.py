@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.objects.kinds import (
-    ROLE_BINDINGS,
-    ROLES,
-    SERVICE_ACCOUNTS,
-)
+from kubekit.objects.kinds import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from kubekit.objects.meta import Raw
 from muster.operator.decision_types import Settings
 from tests.muster.operator.builders import Model, replica

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubekit.objects.kinds import (
-    CONFIG_MAPS,
-)
+from kubekit.objects.kinds import CONFIG_MAPS
 from kubekit.objects.meta import Raw
 from muster.contract.job_fields import InvalidJob
 from muster.jobs import parse

@@ -98,6 +98,19 @@ async def test_cpus_that_the_gang_would_have_to_wait_for_are_kept() -> None:
     assert set(cluster.bound()) == {"big-0", "fits"}
 
 
+async def test_a_gang_that_stands_behind_an_equal_one_does_not_claim_its_room() -> None:
+    cluster = full_cluster(1)
+    cluster.add(*job("first", 1, gpus=8, created=2))
+    async with cluster.running():
+        await cluster.settle(60)
+        assert "is kept for it" in cluster.reason("first")
+        cluster.add(*job("older", 1, gpus=8, created=1))
+        await cluster.settle(60)
+
+    assert "is kept for it" in cluster.reason("older")
+    assert "is kept for it" not in cluster.reason("first")
+
+
 async def test_both_gangs_say_on_which_or_how_many_nodes_room_is_kept() -> None:
     cluster = full_cluster(3)
     cluster.add(*job("big", 2, gpus=8, created=1))

@@ -8,13 +8,7 @@ import pytest
 
 from tests.muster.scheduler.builders import node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster
-from tests.muster.scheduler.volume_builders import (
-    choices,
-    claim,
-    cluster_of,
-    using,
-    volume,
-)
+from tests.muster.scheduler.volume_builders import choices, claim, cluster_of, using, volume
 
 pytestmark = pytest.mark.looptime
 

@@ -9,13 +9,7 @@ from muster.scheduler.cluster.volumes import VolumeChoice
 from muster.scheduler.decisions.volume_provisioning import YIELD_SECONDS
 from muster.scheduler.settings import Settings
 from tests.muster.scheduler.builders import gang, pod, volcano_group
-from tests.muster.scheduler.volume_builders import (
-    choices,
-    claim,
-    cluster_of,
-    using,
-    volume,
-)
+from tests.muster.scheduler.volume_builders import choices, claim, cluster_of, using, volume
 
 pytestmark = pytest.mark.looptime
 

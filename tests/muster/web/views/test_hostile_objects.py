@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kubekit.objects.core import ConfigMap, Node, Pod
 from kubekit.objects.meta import Raw, key_of
@@ -25,10 +24,13 @@ from muster.web import render
 from muster.web.cluster import live_cluster, watched_objects
 from muster.web.cluster.live_cluster import JobSummaries, JobWithPods
 from muster.web.pages.job import _Found, _view
-from muster.web.views import NOT_SHOWN, owner_colours
-from muster.web.views import cluster_map as cluster_map_module
-from muster.web.views import line as line_module
-from muster.web.views import node_room as node_room_module
+from muster.web.views import (
+    NOT_SHOWN,
+    cluster_map as cluster_map_module,
+    line as line_module,
+    node_room as node_room_module,
+    owner_colours,
+)
 from muster.web.views.cluster_map import MapQuery, cluster_map
 from muster.web.views.history import HistoryQuery, history_view
 from muster.web.views.job_history import JobEvents, events_by_job, job_history
