@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kubekit.objects.kinds import CRDS
 from kubekit.objects.meta import Raw
+from muster.contract import crds
 from tests.drills import verdict
 from tests.drills.cluster import (
     ELECTED,
@@ -28,7 +30,16 @@ RECORDINGS = sorted(file.stem for file in FOLDER.glob("*.json"))
 @pytest.fixture(scope="module")
 def cluster(control_plane_binaries: Path) -> Iterator[DrillCluster]:
     with drill_cluster(control_plane_binaries, nodes=NODES * len(RECORDINGS)) as started:
+        add_groups_of_older_versions(started)
         yield started
+
+
+def add_groups_of_older_versions(cluster: DrillCluster) -> None:
+    """Older versions installed the CRDs of all dialects; `muster install` deletes none of them."""
+    for crd in crds.load_all():
+        status, answer = cluster.plane.request("POST", CRDS.path(), crd)
+        assert status in (201, 409), answer
+    cluster.checked("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 
 
 def test_running_jobs_are_taken_over_and_survive_restarts(cluster: DrillCluster) -> None:
