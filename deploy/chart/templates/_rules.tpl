@@ -392,6 +392,12 @@
 - apiGroups:
   - ''
   resources:
+  - namespaces
+  verbs:
+  - get
+- apiGroups:
+  - ''
+  resources:
   - pods/proxy
   verbs:
   - get

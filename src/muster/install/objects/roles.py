@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, NODES, PODS
+from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS
 from kubekit.rights import READ, Resource, Rights, Rule, rule
 from muster.contract import operator_rights, scheduler_rights
 from muster.contract.crds import PART_OF
@@ -129,6 +129,7 @@ def editor_rights() -> Rights:
     return Rights(
         served=(
             rule(JOB_KINDS, ("create", "patch", "delete"), "submit, suspend, resume and delete"),
+            rule([NAMESPACES], ("get",), "whether a namespace admits only restricted pods"),
             rule([PODS], ("get",), "scalars of a job's TensorBoard", part="proxy"),
             # RBAC cannot limit lists by label, so this is every ConfigMap of the namespace.
             rule(
