@@ -283,6 +283,8 @@ class Reporter:
             self._wake.clear()
             now = asyncio.get_running_loop().time()
             for key in [key for key, due in self._due.items() if due <= now]:
+                if self._due.get(key, math.inf) > now:
+                    continue  # withdrawn, or put off, while others were written
                 del self._due[key]
                 with isolated("report", key):
                     await self._report(key, now)

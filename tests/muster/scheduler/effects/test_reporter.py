@@ -120,6 +120,31 @@ async def test_a_waiting_gang_is_reported_once_in_conditions_event_and_status() 
     assert condition["reason"] == "Unschedulable"
 
 
+async def test_a_pod_that_got_its_node_while_others_are_reported_is_left_out() -> None:
+    state = State(Settings())
+    state.node_changed(None, node("n", gpus=1))
+    first, second = (pod(name, gpus=2) for name in ("p", "q"))
+    for one in (first, second):
+        state.pod_changed(None, one)
+    reports = [a for key in state.due(0.0) for a in consider(state, key, 0.0).actions]
+    writes = Writes()
+
+    async with reporting(state, writes) as (reporter, _):
+        patch = writes.patch
+
+        async def bound_meanwhile(*args: Any, **options: Any) -> None:
+            reporter.report(Report(single_pod_gang(second), None))
+            await patch(*args, **options)
+
+        writes.patch = bound_meanwhile  # type: ignore[method-assign]
+        for report in reports:
+            assert isinstance(report, Report)
+            reporter.report(report)
+        await asyncio.sleep(5)
+
+    assert [name for kind, name, _ in writes.log if kind is PODS] == ["p"]
+
+
 def line_with(place: int, *, of: int) -> list[WaitingGang]:
     """A line in which the gang `g` has this place."""
     names = [f"default/{'g' if i == place else f'other{i}'}" for i in range(1, of + 1)]
