@@ -479,8 +479,8 @@ def group_status(
 
 
 def _has_moved(before: LinePlace, now: LinePlace) -> bool:
-    """Whether a place is worth a write: far back in a long line, only if it changed by a tenth."""
-    return abs(before.place - now.place) > before.place // 10
+    """Whether a place is worth a write: it or the line's length changed by more than a tenth."""
+    return any(abs(b - n) > b // 10 for b, n in zip(before, now, strict=True))
 
 
 def _is_complete(reported: _Reported, report: Report) -> bool:

@@ -171,11 +171,22 @@ async def test_the_place_in_line_is_written_to_one_pod_and_at_most_every_half_mi
             reporter.line_moved(line_with(place, of=8))
             await asyncio.sleep(1)
         assert places(writes) == [("g-0", "7/9")]
-        await asyncio.sleep(30)
-        reporter.line_moved(line_with(3, of=20))  # who stands behind is not worth a write
         await asyncio.sleep(60)
 
     assert places(writes) == [("g-0", "7/9"), ("g-0", "3/8")]
+
+
+async def test_the_first_in_line_learns_how_many_have_come_after_it() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.line_moved(line_with(1, of=1))
+        reporter.report(report)
+        await asyncio.sleep(5)
+        for length in (12, 13):
+            reporter.line_moved(line_with(1, of=length))
+            await asyncio.sleep(60)
+
+    assert places(writes) == [("g-0", "1/1"), ("g-0", "1/12")]
 
 
 async def test_the_next_pod_gets_the_place_when_the_first_one_is_gone() -> None:
