@@ -17,7 +17,7 @@ from kubekit.objects.annotation_values import read_integer
 from kubekit.objects.meta import find_condition, shifted
 from muster.jobs import error_lines, job_sentences, names, pod_status
 from muster.jobs.job_sentences import LIMITS, replica_in_words, times
-from muster.jobs.job_status import BACKOFF, TERMINATING, Ending
+from muster.jobs.job_status import BACKOFF, QUOTA_EXCEEDED, TERMINATING, Ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,6 +126,8 @@ def _going_on(
     if "Running" in true and status.waiting is not None and status.waiting.reason == TERMINATING:
         return JobState(RESTARTING, _after_removal(status, status.waiting.message))
     if "Running" in true and not waiting:
+        if status.waiting is not None and status.waiting.reason == QUOTA_EXCEEDED:
+            return JobState(RUNNING, f"the other replicas wait: {status.waiting.message}")
         # A program that crashes after some time runs between two crashes.
         return JobState(RUNNING, words) if (words := _words(crashes)) else _ran(status)
     if "Running" in true and (reason := _scaled_up(status, waiting, pods)):

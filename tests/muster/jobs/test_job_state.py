@@ -214,6 +214,14 @@ def test_only_a_job_that_was_scaled_up_runs_on_while_replicas_wait(
     assert (summary.status, summary.reason) == expected
 
 
+def test_a_job_that_runs_in_part_says_that_a_quota_refuses_the_rest() -> None:
+    waits = {"reason": "QuotaExceeded", "message": "exceeded quota: team"}
+    summary = summarize(job("Created", "Running", waiting=waits), [pod()])
+
+    assert summary.status == "RUNNING"
+    assert summary.reason == "the other replicas wait: exceeded quota: team"
+
+
 def _of_size(row: Pod, size: str) -> Pod:
     annotations = {"muster.dev/cluster-size": size}
     return replace(row, metadata=replace(row.metadata, annotations=annotations))

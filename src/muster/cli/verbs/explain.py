@@ -1,4 +1,4 @@
-"""`arena explain JOB|POD`: whether it runs, and if not, why, and its place in line."""
+"""`arena explain JOB|POD|GANG`: whether it runs, and if not, why, and its place in line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEMBERS = ("POD", "ROLE", "PHASE", "NODE", "WHY")
 @type_option
 @cluster_options
 def command(target: Target, name: str, output: str, type_: str) -> None:
-    """Explain whether a job or a pod runs, and if not, why, and its place in line.
+    """Explain whether a job, a pod or a gang runs, and if not, why, and its place in line.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kubekit.objects.core import Pod
-from kubekit.objects.kinds import CONFIG_MAPS
+from kubekit.objects.kinds import CONFIG_MAPS, PODS
 from kubekit.objects.meta import Key, read_timestamp, timestamp
 from kubekit.request_errors import Forbidden
 from muster.client import ignore
@@ -47,8 +47,16 @@ if TYPE_CHECKING:
 def explain(
     client: BlockingClient, key: Key, type_: str, now: datetime, notify: Notify = ignore
 ) -> JobExplanation:
-    """Why the job or the pod of that name does not run, and its place in line."""
-    job_or_pod = lookup.get_job_or_pod(client, key, type_)
+    """Why the job, the pod or the gang of that name does not run, and its place in line."""
+    try:
+        job_or_pod = lookup.get_job_or_pod(client, key, type_)
+    except lookup.NoSuchJob:
+        pods = [] if type_ or "/" in key.name else _pods_of_gang(client, key)
+        if not pods:
+            raise
+        explanation = explain_pods(client, key.name, pods, now, notify)
+        explanation = _with_not_served(client, explanation, pods, notify=notify)
+        return _with_reasons(explanation, "", [instance(pod) for pod in pods])
     name = lookup.parse_name(key.name, type_).name
     if isinstance(job_or_pod, Pod):
         row = instance(job_or_pod)
@@ -72,6 +80,16 @@ def explain(
         hint=job.remedy,
         next_try=timestamp(job.next_try) if job.next_try else "",
     )
+
+
+def _pods_of_gang(client: BlockingClient, key: Key) -> list[Pod]:
+    """The pods of the namespace that name this gang: `doctor` and the line name gangs too."""
+    try:
+        pods = client.list(PODS, key.namespace, page=0).items
+    except Forbidden:
+        return []
+    named = ((gang_named_by(pod), pod) for pod in pods)
+    return [pod for gang, pod in named if gang is not None and gang.name == key.name]
 
 
 def _with_job(explanation: JobExplanation, job: JobSummary) -> JobExplanation:

@@ -207,8 +207,8 @@ class GangView:
         first = min((time for time in times if time is not None), default=None)
         if first is None:
             return self.now
-        # The API's times are cut to whole seconds.
-        return min(self.now, first.timestamp() + 1.0 - known.wall_offset)
+        # The API's times are cut to whole seconds, and so is this one for the next process.
+        return min(self.now, first.timestamp() + 0.999 - known.wall_offset)
 
     def holds(self) -> tuple[Slot, ...]:
         """The slots held for the gang, in a fixed order."""

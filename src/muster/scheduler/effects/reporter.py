@@ -283,6 +283,8 @@ class Reporter:
             self._wake.clear()
             now = asyncio.get_running_loop().time()
             for key in [key for key, due in self._due.items() if due <= now]:
+                if self._due.get(key, math.inf) > now:
+                    continue  # withdrawn, or put off, while others were written
                 del self._due[key]
                 with isolated("report", key):
                     await self._report(key, now)
@@ -477,8 +479,8 @@ def group_status(
 
 
 def _has_moved(before: LinePlace, now: LinePlace) -> bool:
-    """Whether a place is worth a write: far back in a long line, only if it changed by a tenth."""
-    return abs(before.place - now.place) > before.place // 10
+    """Whether a place is worth a write: it or the line's length changed by more than a tenth."""
+    return any(abs(b - n) > b // 10 for b, n in zip(before, now, strict=True))
 
 
 def _is_complete(reported: _Reported, report: Report) -> bool:

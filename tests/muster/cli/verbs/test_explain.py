@@ -258,3 +258,18 @@ def test_a_place_that_somebody_else_wrote_into_a_status_breaks_nothing(scene: Sc
     scene.objects = {"tfjobs": [raw, other], "pods": [], "configmaps": []}
 
     assert "1st of 1 in the line of the quota team" in scene.arena("get", "j")[1]
+
+
+def test_a_gang_that_is_no_job_is_explained_by_its_own_name(scene: Scene) -> None:
+    owner, group = job("TFJob", "g", {"Worker": 2}), {"scheduling.k8s.io/group-name": "vg"}
+    pods = [pod(owner, "worker", index, "Running", node="n1") for index in range(2)]
+    for one in pods:
+        one["metadata"] |= {"labels": {}, "ownerReferences": [], "annotations": group}
+    scene.objects = {"tfjobs": [], "pods": pods, "configmaps": [], "podgroups": []}
+
+    out = scene.arena("explain", "vg")[1]
+
+    assert "Why:    2 of 2 pods have a node, on 1 node; 2 running\n" in out
+    assert "Gang:   default/vg" in out
+    assert scene.arena("explain", "job/vg")[0] == 3
+    assert scene.arena("explain", "other")[0] == 3

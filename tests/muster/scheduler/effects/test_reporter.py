@@ -120,6 +120,31 @@ async def test_a_waiting_gang_is_reported_once_in_conditions_event_and_status() 
     assert condition["reason"] == "Unschedulable"
 
 
+async def test_a_pod_that_got_its_node_while_others_are_reported_is_left_out() -> None:
+    state = State(Settings())
+    state.node_changed(None, node("n", gpus=1))
+    first, second = (pod(name, gpus=2) for name in ("p", "q"))
+    for one in (first, second):
+        state.pod_changed(None, one)
+    reports = [a for key in state.due(0.0) for a in consider(state, key, 0.0).actions]
+    writes = Writes()
+
+    async with reporting(state, writes) as (reporter, _):
+        patch = writes.patch
+
+        async def bound_meanwhile(*args: Any, **options: Any) -> None:
+            reporter.report(Report(single_pod_gang(second), None))
+            await patch(*args, **options)
+
+        writes.patch = bound_meanwhile  # type: ignore[method-assign]
+        for report in reports:
+            assert isinstance(report, Report)
+            reporter.report(report)
+        await asyncio.sleep(5)
+
+    assert [name for kind, name, _ in writes.log if kind is PODS] == ["p"]
+
+
 def line_with(place: int, *, of: int) -> list[WaitingGang]:
     """A line in which the gang `g` has this place."""
     names = [f"default/{'g' if i == place else f'other{i}'}" for i in range(1, of + 1)]
@@ -146,11 +171,22 @@ async def test_the_place_in_line_is_written_to_one_pod_and_at_most_every_half_mi
             reporter.line_moved(line_with(place, of=8))
             await asyncio.sleep(1)
         assert places(writes) == [("g-0", "7/9")]
-        await asyncio.sleep(30)
-        reporter.line_moved(line_with(3, of=20))  # who stands behind is not worth a write
         await asyncio.sleep(60)
 
     assert places(writes) == [("g-0", "7/9"), ("g-0", "3/8")]
+
+
+async def test_the_first_in_line_learns_how_many_have_come_after_it() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.line_moved(line_with(1, of=1))
+        reporter.report(report)
+        await asyncio.sleep(5)
+        for length in (12, 13):
+            reporter.line_moved(line_with(1, of=length))
+            await asyncio.sleep(60)
+
+    assert places(writes) == [("g-0", "1/1"), ("g-0", "1/12")]
 
 
 async def test_the_next_pod_gets_the_place_when_the_first_one_is_gone() -> None:
