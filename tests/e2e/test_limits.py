@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import LocalCluster
+from tests.muster.words import tells
 from tests.ordinary_user import NOBODY, run_as_nobody
 from tests.prerequisites import missing_prerequisite
 from tests.waiting import until
@@ -70,7 +71,7 @@ def test_limits_of_cpu_and_memory_are_enforced(local: LocalCluster, tmp_path: Pa
         line for line in status.splitlines() if line.startswith(("url:", "nodes:"))
     ]
     assert limits_in(status) == ["enforced"]
-    assert "OOMKilled (exit code 137) at its memory limit of 100Mi" in job["reason"]
+    assert tells(job["reason"], "OOMKilled", "137", "100Mi")
     assert "limitsNotEnforced" not in job
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from kubekit.objects.conditions import preemption_message
 from kubekit.objects.meta import Key, Raw
 from muster.contract.job_kinds import TFJOBS
 from tests.e2e.local_cluster import LocalCluster
+from tests.muster.words import short
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -20,7 +22,7 @@ HIGH = {
     "metadata": {"name": "high"},
     "value": 1000,
 }
-WORDS = "preempted by default/big, which has a higher priority"
+WORDS = preemption_message("default/big")
 GANG = ("--gang", "--workers=2", "--cpu=1")
 
 
@@ -50,7 +52,7 @@ def test_a_preempted_job_says_by_whom_until_it_runs_again(
     local.wait_job("big", "RUNNING")
 
     def waits_for_room() -> bool:
-        return "short 2 cpu" in local.job("low")["reason"]
+        return short(2, "cpu") in local.job("low")["reason"]
 
     until(waits_for_room, what="the preempted job waits in line")
     assert local.job("low")["reason"].startswith(f"{WORDS}; ")

@@ -25,6 +25,7 @@ from tests.e2e.installed_cluster import (
 )
 from tests.muster.cli import seeds
 from tests.muster.cli.seeds import EXAMPLES, KUBE_ARBITRATOR, MANIFEST_JOB, MPI, TENSORFLOW, VOLCANO
+from tests.muster.words import short
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
@@ -91,12 +92,12 @@ def test_a_gang_of_five_waits_and_one_of_four_runs_with_its_tensorboard(
 ) -> None:
     out = cluster.run(MPI.replace("{workers}", "5")).stdout.splitlines()
     assert out[-1] == "mpijob.kubeflow.org/mpi-dist created"
-    until(lambda: "4 of 5 workers fit" in cluster.run(seeds.GET_MPI).stdout, what="a reason")
+    until(lambda: "4 of 5 workers" in cluster.run(seeds.GET_MPI).stdout, what="a reason")
     waiting = cluster.run(seeds.GET_MPI).stdout
     assert rows(waiting, "mpi-dist") == {
         f"mpi-dist-worker-{i}": ["Pending", "N/A"] for i in range(5)
     }
-    assert "short 2 nvidia.com/gpu" in cluster.run("arena explain mpi-dist").stdout
+    assert short(2) in cluster.run("arena explain mpi-dist").stdout
     assert "PENDING" in cluster.run("arena list").stdout
     delete(cluster, "mpi-dist")
 
@@ -131,7 +132,7 @@ def test_tensorflow_as_a_gang_waits_whole_and_runs_whole(cluster: InstalledClust
     cluster.until_job("mpi-dist", "RUNNING")
     big = TENSORFLOW.replace("tf-dist-git", "tf-dist-data").replace("--workers=2", "--workers=4")
     cluster.run(big)
-    until(lambda: "short 4 nvidia" in cluster.run(seeds.GET_TENSORFLOW).stdout, what="a reason")
+    until(lambda: short(4) in cluster.run(seeds.GET_TENSORFLOW).stdout, what="a reason")
     members = ["ps-0", *[f"worker-{i}" for i in range(4)]]
     assert rows(cluster.run(seeds.GET_TENSORFLOW).stdout, "tf-dist-data") == {
         f"tf-dist-data-{member}": ["Pending", "N/A"] for member in members

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.e2e.tmux import Screen
 from tests.examples.training import PYTHON, mpirun, need
+from tests.muster.words import short
 from tests.prerequisites import missing_prerequisite
 from tests.test_readme import first_job
 from tests.waiting import until
@@ -139,7 +140,7 @@ def test_a_gang_of_five_workers_waits_and_a_gang_of_four_runs(
 
         def shows_the_reason() -> bool:
             shown = screen.run("clear; arena get mpi-dist")
-            return "short 2 nvidia.com/gpu" in shown and "1st of 1 in line" in shown
+            return short(2) in shown and "1st of 1 in line" in shown
 
         until(shows_the_reason, what="the reason and the place in line", every=0.3)
         screen.run("arena delete mpi-dist")

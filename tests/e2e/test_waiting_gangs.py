@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.local_cluster import LocalCluster
+from tests.muster.words import short
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -34,7 +35,7 @@ def test_a_waiting_gang_that_is_scaled_starts_with_the_new_numbers(local: LocalC
 
     # Room that becomes free changes the reason at once, and everywhere.
     local.arena("delete", "first")
-    until(lambda: waits_with(local, "short 1 cpu"), what="the new reason, of every pod")
+    until(lambda: waits_with(local, short(1, "cpu")), what="the new reason, of every pod")
 
     local.arena("scale", "g", "--workers=2")
 

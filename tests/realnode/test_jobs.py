@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.local_cluster import EXAMPLES
 from tests.examples.training import mpirun, need
+from tests.muster.words import tells
 from tests.realnode.cluster import MUSTER, TEAM, Cluster
 from tests.realnode.images import MUSTER_IMAGE
 from tests.repository import ROOT
@@ -76,7 +77,7 @@ def test_a_container_beyond_its_memory_limit_is_named_with_it(cluster: Cluster) 
 
     job = cluster.until_job("large", "SUCCEEDED", "FAILED")
 
-    assert "was OOMKilled (exit code 137) at its memory limit of 64Mi" in job["reason"]
+    assert tells(job["reason"], "OOMKilled", "137", "64Mi")
     cluster.arena("delete", "large")
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kubekit.objects.core import Pod
+from kubekit.objects.meta import Raw
 from muster.jobs import pod_status
 from tests.builders import container, read_pod
 
@@ -125,3 +126,26 @@ def test_the_last_lines_are_bounded() -> None:
 
     assert [line.split()[0] for line in lines] == [str(number) for number in range(90, 100)]
     assert max(map(len, lines)) == 300
+
+
+def test_a_pod_on_a_node_that_does_not_answer_says_what_happens_and_what_a_person_can_do() -> None:
+    silent = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    raw: Raw = {
+        "metadata": {"name": "p", "namespace": "ns"},
+        "spec": {"nodeName": "n", "containers": [container("c")]},
+        "status": {"conditions": [silent, {"type": "ContainersReady", "status": "True"}]},
+    }
+    stays = msgspec.convert(raw, Pod, strict=False)
+    raw["metadata"]["deletionTimestamp"] = "2026-01-02T03:09:05Z"
+    leaves = msgspec.convert(raw, Pod, strict=False)
+
+    since = "node n has not answered since 2026-01-02T03:04:05Z"
+    assert pod_status.unreachable(stays) == (
+        f"{since}; if that lasts, the cluster evicts pod p, by default after 5 minutes"
+    )
+    assert pod_status.unreachable(leaves) == (
+        f"{since}, so pod p cannot end; it is replaced once the node answers or is deleted. "
+        "If the machine is off: `kubectl taint nodes n "
+        "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute` (an administrator), "
+        "or `kubectl delete pod p --namespace ns --force`"
+    )

@@ -334,12 +334,12 @@ def test_a_failed_job_shows_the_last_lines_of_the_pod_that_failed_once() -> None
 
     summary = summarize(raw, [])
 
-    assert summary.reason == "worker 1 exited with code 1: ValueError: boom"
-    assert summary.headline == "worker 1 exited with code 1."
+    assert summary.reason == f"worker 1 {exited(1, 'ValueError: boom')}"
+    assert summary.headline == f"worker 1 {exited(1)}."
     assert summary.failed_pod == "j-worker-1"
     assert summary.last_lines == ("Traceback:", "  train.py", "ValueError: boom")
     assert summary.cause == (
-        ": worker 1 exited with code 1.\n  Traceback:\n    train.py\n  ValueError: boom"
+        f": worker 1 {exited(1)}.\n  Traceback:\n    train.py\n  ValueError: boom"
     )
 
 

@@ -126,8 +126,7 @@ def too_few(terms: GangTerms, members: Members, roles: dict[str, int]) -> Reason
 
 def min_resources(lacks: Mapping[str, int]) -> Reason:
     """The group's minResources are not free on all nodes together."""
-    short = _amounts(dict(sorted(lacks.items())))
-    text = f"the group's minResources are not free: short {short}"
+    text = f"the group's minResources are not free: {lacking(dict(sorted(lacks.items())))}"
     return Reason(NOT_ENOUGH_ROOM, text, tuple(sorted(lacks.items())))
 
 
@@ -276,7 +275,7 @@ def _not_together(short: ClassShortage) -> str:
     text = f"every role fits alone; {_members(short)} {verb} not fit next to the rest"
     if short.fits:
         text += f", only {short.fits} of them"
-    return f"{text}: short {_amounts(short.lacks)}" if short.lacks else text
+    return f"{text}: {lacking(short.lacks)}" if short.lacks else text
 
 
 def _beyond_capacity(result: Unplaced) -> str:
@@ -367,7 +366,7 @@ def _lacks(short: ClassShortage) -> str:
     """What a class lacks, and which nodes are ruled out; empty if neither is known."""
     parts = []
     if short.lacks and short.ever:
-        parts.append(f"short {_amounts(short.lacks)}")
+        parts.append(lacking(short.lacks))
     if not short.ever:
         parts.append(_too_large(short))
     if short.most is not None:
@@ -411,8 +410,10 @@ def _too_many(short: ClassShortage) -> str:
     return f"cannot start unless nodes are added: {'; '.join(lacks) or empty}"
 
 
-def _amounts(resources: Mapping[str, int]) -> str:
-    return ", ".join(f"{format_amount(name, n)} {name}" for name, n in resources.items())
+def lacking(resources: Mapping[str, int]) -> str:
+    """`short 2 nvidia.com/gpu, 1 cpu`: what the nodes lack."""
+    amounts = [f"{format_amount(name, n)} {name}" for name, n in resources.items()]
+    return f"short {', '.join(amounts)}"
 
 
 def _members(short: ClassShortage) -> str:

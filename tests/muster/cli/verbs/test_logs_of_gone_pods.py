@@ -11,6 +11,7 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.meta import Key
 from tests.muster.cli import fake_cluster
 from tests.muster.cli.fake_cluster import Raw, Scene
+from tests.muster.words import exited
 
 FAILURE = {
     "code": "ReplicasFailed",
@@ -75,9 +76,7 @@ def test_the_log_of_a_failed_job_names_the_pod_that_failed(failed: Scene, flags:
     code, out, err = failed.arena("logs", "tf", *flags)
 
     assert (code, out) == (0, "log of gone-0.c.0\n")
-    assert err == (
-        "the job tf failed: worker 1 exited with code 1.\n  Traceback:\n  ValueError: boom\n"
-    )
+    assert err == (f"the job tf failed: worker 1 {exited(1)}.\n  Traceback:\n  ValueError: boom\n")
 
 
 def test_get_of_a_job_whose_pods_are_gone_names_the_command_for_its_logs(failed: Scene) -> None:
@@ -116,7 +115,7 @@ def test_all_replicas_of_a_finished_job_are_shown(failed: Scene, flags: list[str
     ]
     assert err == (
         "tf-worker-1: attempt 2 of 2, ended 2026-01-02T03:04:01Z with exit code 1\n"
-        "the job tf failed: worker 1 exited with code 1.\n"
+        f"the job tf failed: worker 1 {exited(1)}.\n"
     )
 
 

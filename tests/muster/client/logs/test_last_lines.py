@@ -17,7 +17,7 @@ from muster.client.jobs.lookup import FoundJob
 from muster.client.logs.last_lines import MAX_LOGS, lines_of_failure, summary_with_last_lines
 from muster.contract.job_kinds import TFJOBS
 from tests.muster.cli.fake_cluster import FakeCluster, ago, condition, job, pod
-from tests.muster.words import exited, failed_of_late
+from tests.muster.words import exited, failed_of_late, restarted
 
 
 class Logs:
@@ -55,23 +55,21 @@ def reason(logs: Logs, status: Raw) -> str:
 
 
 def test_a_container_that_waits_shows_the_line_of_the_attempt_before() -> None:
-    text = f"worker 0 restarted once; the last time it {exited(3)}"
-
-    assert reason(Logs(previous=b"boom\n"), WAITS) == f"{text}: boom"
-    assert reason(Logs(), WAITS) == text
+    assert reason(Logs(previous=b"boom\n"), WAITS) == f"worker 0 {restarted(1, 3, 'boom')}"
+    assert reason(Logs(), WAITS) == f"worker 0 {restarted(1, 3)}"
 
 
 def test_a_container_that_runs_again_shows_the_line_of_the_attempt_before() -> None:
     status = {"state": {"running": {}}, "lastState": end(3), "restartCount": 3}
 
-    text = f"worker 0 restarted 3 times; the last time it {exited(3, 'boom')}"
+    text = f"worker 0 {restarted(3, 3, 'boom')}"
     assert reason(Logs(last=b"new\n", previous=b"boom\n"), status) == text
 
 
 def test_a_container_that_just_ended_shows_its_own_line() -> None:
     status = {"state": end(4), "lastState": end(3)}
 
-    text = f"worker 0 restarted once; the last time it {exited(4, 'now')}"
+    text = f"worker 0 {restarted(1, 4, 'now')}"
     assert reason(Logs(last=b"now\n", previous=b"before\n"), status) == text
 
 

@@ -21,6 +21,7 @@ from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from muster.operator.daemon import Options, run
 from tests.muster.operator.builders import replica
 from tests.muster.operator.driver import Unreliable, get_or_none, move, operating, tfjob
+from tests.muster.words import tells
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -242,11 +243,9 @@ async def finds_its_name_taken(story: Story) -> None:
 
     async def waits() -> bool:
         job = await story.client.get(TFJOBS, story.key)
-        message: str = job.get("status", {}).get("waiting", {}).get("message", "")
-        return (
-            message
-            == f"Pod {foreign.name} exists and has another owner; waiting until it is deleted"
-        )
+        waiting = job.get("status", {}).get("waiting", {})
+        taken = waiting.get("reason") == "ErrResourceExists"
+        return taken and tells(waiting["message"], "Pod", foreign.name)
 
     await eventually(waits, what=f"{story.name} saying so", timeout=PATIENCE)
     before = await story.uids()

@@ -207,7 +207,7 @@ TOLD = [
     (makes_no_sense, "Warning", "InvalidSpec", "spec.successPolicy"),
     (is_odd, "Warning", "SetPodTemplateRestartPolicy", "spec.tfReplicaSpecs.Worker.template"),
     (is_odd, "Warning", "SetPodTemplateSchedulerName", "spec.tfReplicaSpecs.Worker.template"),
-    (finds_its_name_taken, "Warning", "ErrResourceExists", "Pod j-worker-0 exists and has"),
+    (finds_its_name_taken, "Warning", "ErrResourceExists", "Pod j-worker-0 "),
     (keeps_crashing, "Warning", "CrashLoopBackOff", f"Pod j-ps-0 {exited(3)}"),
     (has_no_image, "Warning", "ImagePullBackOff", "Pod j-ps-0: no image"),
 ]

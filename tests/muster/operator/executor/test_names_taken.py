@@ -8,6 +8,7 @@ import pytest
 
 from tests.api_in_memory import ApiInMemory
 from tests.muster.operator.simulation import JOB, NS, POD, operating, passes, phase, submit
+from tests.muster.words import tells
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
@@ -77,8 +78,9 @@ async def test_a_pod_without_its_labels_is_released_without_a_creation_event() -
         await passes(10)
 
         assert (server.get(path) or {})["metadata"]["ownerReferences"] == []
-        message = "Pod j-worker-1 exists and has another owner; waiting until it is deleted"
-        assert waits(server) == {"reason": "ErrResourceExists", "message": message}
+        taken = waits(server) or {}
+        assert taken["reason"] == "ErrResourceExists"
+        assert tells(taken["message"], "Pod", "j-worker-1")
         assert events_by_reason(server)["SuccessfulCreatePod"] == created
         rows = [
             obj for obj in server.objects.values() if obj.get("reason") == "SuccessfulCreatePod"

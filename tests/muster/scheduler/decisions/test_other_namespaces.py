@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kubekit.objects.conditions import preemption_message
 from kubekit.objects.meta import Key
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.decisions.reasons import ADMINISTRATOR, Reader, Reason, with_budgets
@@ -65,8 +66,8 @@ async def test_room_that_is_held(one_user: bool) -> None:
         published = line(cluster)
 
     text = written_for(cluster, "blue")
-    check(text, "held for red/secret", "held for a job of another namespace", one_user=one_user)
-    assert "held for red/secret" in published
+    check(text, "for red/secret", "for a job of another namespace", one_user=one_user)
+    assert "for red/secret" in published
 
 
 @pytest.mark.parametrize("one_user", [False, True])
@@ -82,8 +83,8 @@ async def test_room_that_is_kept(one_user: bool) -> None:
         published = line(cluster)
 
     text = written_for(cluster, "blue")
-    check(text, "kept for red/secret", "kept for a job of another namespace", one_user=one_user)
-    assert "kept for red/secret" in published
+    check(text, "for red/secret", "for a job of another namespace", one_user=one_user)
+    assert "for red/secret" in published
 
 
 @pytest.mark.parametrize("one_user", [False, True])
@@ -100,7 +101,7 @@ async def test_a_preemption(one_user: bool) -> None:
         cluster.loop.wake()
         await cluster.settle()
 
-    words = "preempted by {}, which has a higher priority"
+    words = preemption_message("{}")
     text = written_for(cluster, "blue")
     check(
         text,

@@ -13,6 +13,7 @@ from muster.scheduler.settings import Settings
 from tests.muster.scheduler.builders import budget, gang, native_group, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster
 from tests.muster.scheduler.random_history import RandomHistory
+from tests.muster.words import short
 
 pytestmark = pytest.mark.looptime
 replace = msgspec.structs.replace
@@ -407,7 +408,7 @@ async def test_a_gang_evicts_another_whose_priority_falls_by_a_new_member(in_fli
         cluster.add(pod("high", gpus=1, priority=5))
         await cluster.settle(0.0001 if in_flight else 1)
         assert len(cluster.state.assumed) == (2 if in_flight else 0)
-        assert "short 1" in cluster.reason("high")
+        assert short(1) in cluster.reason("high")
         cluster.add(pod("low", group="g", scheduler="someone-else"))
         await cluster.settle(5)
 

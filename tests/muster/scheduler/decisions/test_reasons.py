@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from muster.contract.gang import GangTerms
+from muster.scheduler.decisions import reasons
+from muster.scheduler.gangs.members import Members
 from tests.muster.scheduler.builders import budget, gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster, cluster_with_gang
+from tests.muster.words import short, tells
 
 pytestmark = pytest.mark.looptime
+
+NOBODY = Members((), (), (), (), ())
+
+
+@pytest.mark.parametrize(
+    ("terms", "members", "roles", "text"),
+    [
+        (GangTerms(min=3), NOBODY, {}, "0 of 3 members exist"),
+        (
+            GangTerms(min=6),
+            replace(NOBODY, bound=(pod("a"),), pending=(pod("b"),), succeeded=(pod("c"),)),
+            {"worker": 2, "chief": 1},
+            "3 of 6 members exist; needs 1 more chief and 2 more workers",
+        ),
+        (
+            GangTerms(min=4),
+            replace(NOBODY, pending=(pod("a"),), gated=2, foreign=1),
+            {},
+            "1 of 4 members exist; 2 held back by scheduling gates; "
+            "1 addressed to another scheduler and not bound yet",
+        ),
+    ],
+)
+def test_a_gang_without_all_its_members_says_how_many_exist_and_which_it_needs(
+    terms: GangTerms, members: Members, roles: dict[str, int], text: str
+) -> None:
+    reason = reasons.too_few(terms, members, roles)
+
+    assert (reason.code, reason.text) == (reasons.NOT_ENOUGH_MEMBERS, text)
 
 
 def count_reports(cluster: FakeCluster, name: str) -> int:
@@ -79,14 +114,14 @@ async def test_a_gang_like_one_that_failed_before_gets_the_numbers_of_now() -> N
         cluster.add(volcano_group("big1", 20), *gang("big1", 20, gpus=1))
         await cluster.settle()
         assert "16 of 20" in cluster.reason("big1")
-        assert "short 4 nvidia.com/gpu" in cluster.reason("big1")
+        assert short(4) in cluster.reason("big1")
         cluster.add(volcano_group("run", 16, created=5), *gang("run", 16, gpus=1))
         await cluster.settle()
         assert len(cluster.bound("run")) == 16
         cluster.add(volcano_group("big2", 20, created=9), *gang("big2", 20, gpus=1))
         await cluster.settle()
         assert "0 of 20" in cluster.reason("big2")
-        assert "short 20 nvidia.com/gpu" in cluster.reason("big2")
+        assert short(20) in cluster.reason("big2")
 
 
 async def test_a_gang_that_is_considered_again_gets_new_numbers_after_half_a_minute() -> None:
@@ -101,7 +136,7 @@ async def test_a_gang_that_is_considered_again_gets_new_numbers_after_half_a_min
         await cluster.settle()
 
     assert "0 of 20" in cluster.reason("big")
-    assert "short 20 nvidia.com/gpu" in cluster.reason("big")
+    assert short(20) in cluster.reason("big")
 
 
 async def test_a_gang_that_only_a_budget_keeps_from_evicting_names_the_budget() -> None:
@@ -116,7 +151,6 @@ async def test_a_gang_that_only_a_budget_keeps_from_evicting_names_the_budget() 
         await cluster.settle(5)
 
     assert cluster.deletes == []
-    assert cluster.reason("high").endswith(
-        "it would fit in place of pods of lower priority, but the budget default/keep protects them"
-    )
+    words = "; it would fit in place of pods of lower priority, but "
+    assert tells(cluster.reason("high").partition(words)[2], "default/keep")
     assert "budget" not in cluster.reason("huge")

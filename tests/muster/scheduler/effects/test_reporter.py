@@ -47,6 +47,7 @@ from tests.muster.scheduler.builders import (
     pod,
     volcano_group,
 )
+from tests.muster.words import short
 
 pytestmark = pytest.mark.looptime
 
@@ -114,7 +115,7 @@ async def test_a_waiting_gang_is_reported_once_in_conditions_event_and_status() 
     assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_POD_GROUPS)) == (3, 1, 1)
     status = next(body["status"] for kind, _, body in writes.log if kind is VOLCANO_POD_GROUPS)
     assert status["phase"] == "Inqueue"
-    assert "short 1 nvidia.com/gpu" in status["conditions"][0]["message"]
+    assert short(1) in status["conditions"][0]["message"]
     condition = next(b["status"]["conditions"][0] for k, _, b in writes.log if k is PODS)
     assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
     assert condition["reason"] == "Unschedulable"

@@ -6,6 +6,9 @@ import msgspec
 import pytest
 
 from kubekit.objects.core import Pod
+from muster.contract.gang import GangTerms
+from muster.scheduler.decisions import reasons
+from muster.scheduler.gangs.members import Members
 from tests.muster.scheduler.builders import node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 
@@ -30,7 +33,8 @@ async def test_a_member_addressed_to_another_scheduler_is_never_bound() -> None:
         await cluster.settle(10)
 
     assert cluster.bound() == {}
-    assert "1 addressed to another scheduler" in cluster.reason("g")
+    members = Members((), (pod("m0"),), (), (), (), foreign=1)
+    assert cluster.reason("g") == reasons.too_few(GangTerms(min=2), members, {"": 1}).text
 
 
 async def test_surplus_addressed_to_another_scheduler_is_never_bound() -> None:

@@ -27,6 +27,7 @@ from muster.contract.pod_groups import (
 )
 from muster.scheduler.daemon import Options, run
 from tests.controlplane.control_plane import ControlPlane
+from tests.muster.words import tells
 from tests.waiting import eventually
 
 T = TypeVar("T")
@@ -202,21 +203,21 @@ async def all_bound(client: Client, namespace: str, gang: str, size: int) -> Non
     await eventually_true(check, what=f"{gang} bound whole")
 
 
-async def all_have_reason(client: Client, namespace: str, gang: str, words: str = "") -> None:
-    """Wait until every pod says that it cannot be scheduled, in these words among others."""
+async def all_have_reason(client: Client, namespace: str, gang: str, *facts: str) -> None:
+    """Wait until every pod says that it cannot be scheduled, and tells these facts."""
 
     def told(pod: Pod) -> bool:
         condition = find_condition(pod.status.conditions, "PodScheduled")
         if condition is None or condition_is_true((condition,), "PodScheduled"):
             return False
         assert condition.reason == "Unschedulable"
-        return words in condition.message
+        return tells(condition.message, *facts)
 
     async def check() -> bool:
         pods = await pods_of(client, namespace, gang)
         return bool(pods) and all(map(told, pods))
 
-    await eventually_true(check, what=f"{gang} told why it waits: {words}")
+    await eventually_true(check, what=f"{gang} told why it waits: {facts}")
 
 
 async def fail(client: Client, namespace: str, name: str) -> None:

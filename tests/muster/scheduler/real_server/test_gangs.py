@@ -16,6 +16,7 @@ from kubekit.objects.meta import Key
 from kubekit.telemetry.metrics import REGISTRY
 from tests.controlplane.control_plane import ControlPlane
 from tests.muster.scheduler.real_server import real_cluster
+from tests.muster.words import short
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +54,7 @@ async def test_five_by_two_on_eight_gpus_all_pend_with_a_reason(
     async with real_cluster.scheduling(plane) as client:
         await real_cluster.submit(client, dialect, namespace, "big", 5, 2)
 
-        words = "4 of 5 pods fit; short 2 nvidia.com/gpu"
-        await real_cluster.all_have_reason(client, namespace, "big", words)
+        await real_cluster.all_have_reason(client, namespace, "big", "4 of 5 pods", short(2))
         assert await real_cluster.bound(client, namespace, "big") == {}
 
 
@@ -155,13 +155,14 @@ async def test_nodes_freed_one_by_one_go_to_the_first_gang_that_waited_too_long(
             await client.create(PODS, old)
         await real_cluster.all_bound(client, namespace, "old", 2)
         await real_cluster.submit(client, "volcano", namespace, "big", 2, 4)
-        await real_cluster.all_have_reason(client, namespace, "big", "room on 2 nodes is kept")
+        nodes = set((await real_cluster.bound(client, namespace, "old")).values())
+        await real_cluster.all_have_reason(client, namespace, "big", "2 nodes", *nodes)
         for i in range(2):
             small = real_cluster.member("none", namespace, "small", f"small-{i}", 1, 4)
             await client.create(PODS, small)
-        await real_cluster.all_have_reason(client, namespace, "small", f"for {namespace}/big")
+        await real_cluster.all_have_reason(client, namespace, "small", f"{namespace}/big")
         await client.delete(PODS, Key(namespace, "old-0"), grace=0)
-        await real_cluster.all_have_reason(client, namespace, "big", "1 of 2 pods fit")
+        await real_cluster.all_have_reason(client, namespace, "big", "1 of 2 pods")
     async with real_cluster.scheduling(plane, options) as client:
         await client.delete(PODS, Key(namespace, "old-1"), grace=0)
         await real_cluster.all_bound(client, namespace, "big", 2)
@@ -205,7 +206,7 @@ async def test_all_dialects_live_on_one_cluster_at_once(
         for dialect in real_cluster.DIALECTS:
             await real_cluster.all_bound(client, namespace, f"fits-{dialect}", 2)
             assert await real_cluster.bound(client, namespace, f"big-{dialect}") == {}
-            await real_cluster.all_have_reason(client, namespace, f"big-{dialect}", "fit")
+            await real_cluster.all_have_reason(client, namespace, f"big-{dialect}", "of 5 pods")
         await real_cluster.all_bound(client, namespace, "lone", 1)
 
 
@@ -226,7 +227,7 @@ async def test_a_second_run_of_a_gang_is_all_or_nothing_also_after_a_restart(
         for i in range(4):
             member = real_cluster.member(dialect, namespace, "gang", f"gang-{i}", 4, 2)
             await client.create(PODS, member)
-        await real_cluster.all_have_reason(client, namespace, "gang", "2 of 4 pods fit")
+        await real_cluster.all_have_reason(client, namespace, "gang", "2 of 4 pods")
     async with real_cluster.scheduling(plane) as client:
         await client.create(PODS, real_cluster.member("none", namespace, "late", "late-0", 1, 8))
         await real_cluster.all_have_reason(client, namespace, "late")

@@ -14,10 +14,13 @@ from kubekit.client.request import PatchType
 from kubekit.objects.kinds import NAMESPACES, NODES, PODS, Kind
 from kubekit.objects.meta import Key, Raw
 from kubekit.request_errors import Invalid
+from muster.contract.gang import HyperNodeTiers, Topology
 from muster.contract.pod_groups import HYPER_NODES, NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
+from muster.scheduler.decisions import reasons
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import GATES
 from tests.muster.scheduler.real_server import real_cluster
+from tests.muster.words import no_domain, short, tells
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,8 +97,8 @@ async def test_kubernetes_own_pod_group_stays_in_one_rack(
 ) -> None:
     async with real_cluster.scheduling(plane) as client:
         await submit(client, NATIVE_POD_GROUPS, namespace, "wide", native(5), 5)
-        words = "needs one rack: ra has room for 4 of 5 pods; short 1 nvidia.com/gpu"
-        await real_cluster.all_have_reason(client, namespace, "wide", words)
+        facts = ("rack", "ra", "4 of 5 pods", short(1))
+        await real_cluster.all_have_reason(client, namespace, "wide", *facts)
         await submit(client, NATIVE_POD_GROUPS, namespace, "fits", native(3), 3)
         await real_cluster.all_bound(client, namespace, "fits", 3)
 
@@ -110,8 +113,8 @@ async def test_kubernetes_own_pod_group_stays_in_one_rack(
         async def one_waits() -> bool:
             pods = await real_cluster.pods_of(client, namespace, "fits")
             waiting = [pod for pod in pods if not pod.spec.node_name]
-            words = "its members run in ra, which has room for 0 of 1 pod"
-            return any(words in c.message for pod in waiting for c in pod.status.conditions)
+            facts = ("rack", "ra", "0 of 1 pod")
+            return any(tells(c.message, *facts) for pod in waiting for c in pod.status.conditions)
 
         await real_cluster.eventually_true(one_waits, what="the fifth member waits for its rack")
     async with real_cluster.scheduling(plane) as client:  # a new scheduler knows the rack too
@@ -132,13 +135,14 @@ async def test_volcanos_pod_group_stays_in_one_hyper_node(
         group = VOLCANO_POD_GROUPS
         await submit(client, group, namespace, "low", volcano(3, highestTierAllowed=1), 3)
         await submit(client, group, namespace, "high", volcano(5, highestTierName="tier-2"), 5)
-        words = "needs one HyperNode of tier 1 or lower: none of them has nodes"
+        words = no_domain(Topology(tiers=HyperNodeTiers(True, 1)))
         await real_cluster.all_have_reason(client, namespace, "low", words)
 
         await put_hyper_node(client, "sa", 1, {"regexMatch": {"pattern": "^a[0-9]$"}})
         await real_cluster.all_bound(client, namespace, "low", 3)
         assert set((await real_cluster.bound(client, namespace, "low")).values()) == {"a1", "a2"}
-        words = "no HyperNode has the tierName tier-2; the most similar is tier-1"
+        tiers = Topology(tiers=HyperNodeTiers(True, highest_name="tier-2"))
+        words = no_domain(tiers, missing_tier=("tier-2", "tier-1"))
         await real_cluster.all_have_reason(client, namespace, "high", words)
 
         await put_hyper_node(client, "sb", 1, {"labelMatch": {"matchLabels": {RACK: "rb"}}})
@@ -163,7 +167,7 @@ async def test_a_field_that_is_not_served_makes_the_gang_wait(
         spec = {"minMember": 2, "subGroupPolicy": [{"name": "s", "subGroupSize": 2}]}
         await submit(client, VOLCANO_POD_GROUPS, namespace, "sub", spec, 2)
 
-        words = "the group sets subGroupPolicy, which is not supported"
+        words = reasons.unserved("the group sets subGroupPolicy").text
         await real_cluster.all_have_reason(client, namespace, "sub", words)
         assert await real_cluster.bound(client, namespace, "sub") == {}
 

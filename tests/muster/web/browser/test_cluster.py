@@ -9,6 +9,7 @@ from kubekit.objects.kinds import NODES
 from kubekit.objects.meta import Key
 from tests.e2e.local_cluster import LocalCluster
 from tests.muster.web.objects import HOSTILE
+from tests.muster.words import short
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ def test_a_gang_waits_on_both_pages_and_both_turn_when_there_is_room(
     page.bring_to_front()
     expect(page.locator(".cells a.run", has_text="FI")).to_have_count(2)
     cluster.submit("second", "--workers=2", "--gpus=1", "--gang", command="sleep 1000")
-    expect(page.locator(".waiting li")).to_contain_text("short 2 nvidia.com/gpu")
+    expect(page.locator(".waiting li")).to_contain_text(short(2))
     expect(page.locator(".numbers")).to_contain_text("1 waiting")
     line.bring_to_front()
     row = line.locator(".line > li", has_text="second")

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.local_cluster import LocalCluster
+from tests.muster.words import short
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +62,7 @@ def test_a_gang_of_the_form_waits_says_why_gets_room_and_shows_its_log(
 
     expect(page.locator("#job h1 .chip")).to_have_text("PENDING")
     expect(page.locator("#job")).to_contain_text("0 of 2 workers fit")
-    expect(page.locator("#job")).to_contain_text("short 2 nvidia.com/gpu")
+    expect(page.locator("#job")).to_contain_text(short(2))
     page.evaluate("window.sameDocument = true")
 
     holder = page.context.new_page()
