@@ -165,10 +165,11 @@ def test_the_owner_is_told_who_evicted_a_pod_from_where_and_why(
 
     assert model.status["preempted"] == words
     assert model.view.status == "RESTARTING"
-    assert model.view.reason == f"{words}; waits for pod j-worker-1 to end"
+    by = words.removesuffix(".")
+    assert model.view.reason == f"{by}; waits for pod j-worker-1 to end"
     model.settle()
     wait_for_room(model)
-    assert model.view.reason == f"{words}; worker 1: {ROOM}"
+    assert model.view.reason == f"{by}; worker 1: {ROOM}"
     model.run()
     model.settle()
     assert model.view.reason == ""
