@@ -183,7 +183,8 @@ def _cause_of_restart(status: JobStatus, message: str) -> str:
 
 def _after_removal(status: JobStatus, reason: str) -> str:
     """Why the job waits, and by whom its pods were taken away before."""
-    return "; ".join(filter(None, (status.preempted, reason)))
+    by = status.preempted.removesuffix(".") if reason else status.preempted
+    return "; ".join(filter(None, (by, reason)))
 
 
 def _why_pending(waiting: Sequence[Pod], total: int) -> str:

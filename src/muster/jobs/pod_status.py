@@ -35,6 +35,8 @@ _PLAIN_REASONS = ("", "Error", "Completed")
 """Reasons of containers that say no more than the exit code."""
 _NEVER_RAN = ("StartError", "ContainerCannotRun")
 """Reasons of containers whose exit code means nothing."""
+_NO_PROGRAM = (126, 127)
+"""Exit codes of a shell that cannot run or find the program of its command."""
 _OUT_OF_MEMORY = "OOMKilled"
 _MIN_MEMORY = 1 << 20
 """Bytes with which a program may possibly start."""
@@ -100,8 +102,10 @@ def error_line(ending: Ending) -> str:
 
 
 def may_end_well_next_time(ending: Ending) -> bool:
-    """Whether another try could help: not a container that never ran, or lacked memory."""
-    return ending.exit_code is not None and ending.reason not in (*_NEVER_RAN, _OUT_OF_MEMORY)
+    """Whether another try could help: not a program that never ran, or lacked memory."""
+    if ending.exit_code is None or ending.exit_code in _NO_PROGRAM:
+        return False
+    return ending.reason not in (*_NEVER_RAN, _OUT_OF_MEMORY)
 
 
 def in_words(ending: Ending) -> str:

@@ -23,6 +23,7 @@ from tests.muster.words import exited
 LONG_AGO = datetime(2026, 1, 2, tzinfo=UTC)
 WORKER = Ending("j-worker-1", "worker", 1, exit_code=2, last_lines=("boom",))
 LINES = Ending("j-worker-1", "worker", 1, exit_code=1, last_lines=("Traceback", "ValueError: x"))
+NOT_FOUND = Ending("j-worker-1", "worker", 1, exit_code=127, last_lines=("sh: 1: x: not found",))
 CHIEF = Ending("j-chief-0", "chief", exit_code=137, reason="OOMKilled")
 
 
@@ -47,6 +48,12 @@ CHIEF = Ending("j-chief-0", "chief", exit_code=137, reason="OOMKilled")
             "(restartPolicy: OnFailure, backoffLimit: 3) it would be tried again. "
             "First: pod j-worker-1 exited with code 2: boom.",
             "worker 1 exited with code 2: boom.",
+        ),
+        (
+            JobFailure("ReplicasFailed", NOT_FOUND, "Worker", 1, without_retry=True),
+            "TFJob ns/j has failed because 1 Worker replica(s) failed. "
+            "First: pod j-worker-1 exited with code 127: sh: 1: x: not found.",
+            "worker 1 exited with code 127: sh: 1: x: not found.",
         ),
         (
             JobFailure("ReplicasFailed", CHIEF, "Chief", 1),

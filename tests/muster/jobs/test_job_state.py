@@ -314,3 +314,12 @@ def test_the_reason_of_a_restart_in_words_of_others_says_nothing_twice(
     summary = summarize(raw, [])
 
     assert (summary.status, summary.reason) == ("RESTARTING", reason)
+
+
+def test_what_took_the_pods_and_why_the_next_ones_wait_are_one_sentence() -> None:
+    waits = {"reason": "Unschedulable", "message": "0 of 2 workers fit", "since": None}
+    raw = job("Created", preempted="stopped by node n: The cluster stopped.", waiting=waits)
+
+    summary = summarize(raw, [])
+
+    assert summary.reason == "stopped by node n: The cluster stopped; 0 of 2 workers fit"

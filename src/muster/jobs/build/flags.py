@@ -271,7 +271,6 @@ class Mpi(Submission):
 
     job_kind: ClassVar[JobKind] = MPI
 
-    retry: int = _flag(0, "Start up to N further launchers when one fails.")
     gputopology: bool = _flag(False, "GPUs chosen by topology, on the host's network.")
     mounts_on_launcher: bool = _flag(False, "Mount --data and --data-dir on the launcher too.")
 

@@ -112,8 +112,8 @@ def flags_without_effect(args: Submission) -> list[str]:
 
 
 def _without_retry(args: Submission) -> list[str]:
-    """An operator fails a job at its N-th restart; a launcher gets N further attempts."""
-    if args.retry != 1 or isinstance(args, Mpi):
+    """An operator fails a job at its N-th restart."""
+    if args.retry != 1:
         return []
     return ["--retry=1 allows no second attempt: the job fails at its first restart; use --retry=2"]
 

@@ -44,6 +44,8 @@ class Instance(msgspec.Struct, frozen=True):
     """The crash after which the node starts it again."""
     unreachable: bool = False
     """Whether its node does not answer."""
+    replaced: bool = False
+    """Whether it is an MPI launcher that failed and stays for its log beside the next one."""
 
     @property
     def state(self) -> str:
@@ -53,7 +55,9 @@ class Instance(msgspec.Struct, frozen=True):
         return "restarting" if self.crash is not None and self.crash.waits else self.phase.lower()
 
 
-def instance(pod: Pod, *, leads: bool = False, earlier_restarts: int = 0) -> Instance:
+def instance(
+    pod: Pod, *, leads: bool = False, earlier_restarts: int = 0, replaced: bool = False
+) -> Instance:
     """One pod, as a person sees it."""
     labels = pod.metadata.labels
     restarts = sum(c.restart_count for c in pod.status.container_statuses)
@@ -81,6 +85,7 @@ def instance(pod: Pod, *, leads: bool = False, earlier_restarts: int = 0) -> Ins
         reason=reason,
         crash=crash,
         unreachable=silent,
+        replaced=replaced,
     )
 
 

@@ -26,7 +26,7 @@ from muster.jobs.job_state import (
     state_of,
 )
 from muster.jobs.job_status import Ending, FailedAttempt, JobStatus, StoppedPods, decode_status
-from muster.jobs.pod_status import any_running
+from muster.jobs.pod_status import any_running, ended_at
 from muster.jobs.view.instance import Instance, gpus, gpus_of_limits, instance, order, pods_of_job
 from muster.jobs.view.units import named_or_counted
 
@@ -136,7 +136,7 @@ class JobSummary(msgspec.Struct, frozen=True):
     def counts(self) -> str:
         """How many replicas are in which state: `1 running, 2 pending of 3`; empty if none is."""
         return job_sentences.replica_counts(
-            Counter(instance.state for instance in self.instances),
+            Counter(instance.state for instance in self.instances if not instance.replaced),
             ended=Counter(self.ended) if self.over else None,
             replicas=self.replicas,
             pods_stay=self.pods_stay if self.status == FAILED else None,
@@ -231,10 +231,15 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
 def _instances(pods: Sequence[Pod], leading: Pod | None, status: JobStatus) -> tuple[Instance, ...]:
     """The pods; the newest pod of a replica counts the restarts of the earlier ones too."""
     earlier = status.earlier_restarts
-    newest = {order(pod)[:2]: pod for pod in sorted(pods, key=_stamp)} if earlier else {}
+    newest = {order(pod)[:2]: pod for pod in sorted(pods, key=_stamp)}
     restarts = {id(pod): earlier.get(f"{role}-{index}", 0) for (role, index), pod in newest.items()}
     return tuple(
-        instance(pod, leads=pod is leading, earlier_restarts=restarts.get(id(pod), 0))
+        instance(
+            pod,
+            leads=pod is leading,
+            earlier_restarts=restarts.get(id(pod), 0),
+            replaced=pod.finished and order(pod)[0] == "launcher" and id(pod) not in restarts,
+        )
         for pod in pods
     )
 
@@ -278,9 +283,14 @@ def _lead(job: Job | None) -> str:
     return "worker 0" if job.count("Worker") else ""
 
 
-def _stamp(pod: Pod) -> float:
-    created = pod.metadata.creation_timestamp
-    return created.timestamp() if created else 0.0
+def _stamp(pod: Pod) -> tuple[float, bool, float]:
+    """Orders the pods of a replica. Of two created within a second, the failed one is older."""
+    created, end = pod.metadata.creation_timestamp, ended_at(pod)
+    return (
+        created.timestamp() if created else 0.0,
+        pod.status.phase != "Failed",
+        end.timestamp() if end else 0.0,
+    )
 
 
 def _unseen(status: JobStatus, seconds: float) -> str:

@@ -155,8 +155,9 @@ class _Assessor:
         role = role_of(self.job, first)
         count = sum(role_of(self.job, pod) == role for pod in _causes(failed, first))
         ending = pod_status.ending_of(first)
-        spec, limit = replica_spec_of(self.job, first), self.job.policy.backoff_limit
-        final = spec is not None and spec.restart == "Never" and not limit
+        specs = [replica_spec_of(self.job, pod) for pod in failed]
+        never = any(spec is not None and spec.restart == "Never" for spec in specs)
+        final = never and not self.job.policy.backoff_limit
         failure = JobFailure(
             job_sentences.REPLICAS_FAILED, ending, role, count, without_retry=final
         )

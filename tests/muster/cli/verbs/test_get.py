@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from kubekit.objects.core import Pod
+from muster.jobs.view.summary import summarize
 from tests.muster.cli.fake_cluster import Scene, ago, condition, job, pod
 
 WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu"
@@ -38,6 +41,18 @@ def running_mpi(scene: Scene) -> None:
     launcher = pod(mpi, "launcher", 0, node="cn-1", name="mpi-dist-launcher-5279n", **running)
     workers = [pod(mpi, "worker", i, node=f"cn-{i}", gpus=2, **running) for i in range(4)]
     scene.objects = {"mpijobs": [mpi], "pods": [*workers, launcher]}
+
+
+def retried_mpi(scene: Scene, *, failed: str, now: str) -> None:
+    """An MPI job whose launcher `failed` was replaced within the second by the launcher `now`."""
+    running_mpi(scene)
+    (mpi,) = scene.objects["mpijobs"]
+    *workers, _ = scene.objects["pods"]
+    end = {"containerStatuses": [{"name": "mpi", "state": {"terminated": {"exitCode": 1}}}]}
+    old = pod(mpi, "launcher", 0, node="cn-1", age=300, phase="Failed", name=failed)
+    old["status"] |= end
+    new = pod(mpi, "launcher", 0, node="cn-1", age=300, phase="Running", name=now)
+    scene.objects["pods"] = [*workers, old, new]
 
 
 def instances(text: str) -> str:
@@ -71,6 +86,27 @@ def test_a_waiting_job_says_why_and_its_place_in_line(scene: Scene) -> None:
     assert head[:2] == ["Name:        mpi-dist", "Status:      PENDING"]
     assert f"Reason:      {WHY}" in head
     assert "Line:        2nd of 2 in line, for 18s" in head
+
+
+@pytest.mark.parametrize(("failed", "now"), [("l-a", "l-b"), ("l-b", "l-a")])
+def test_a_launcher_that_was_replaced_within_the_second_is_not_the_chief(
+    scene: Scene, failed: str, now: str
+) -> None:
+    retried_mpi(scene, failed=failed, now=now)
+
+    _, out, _ = scene.arena("get", "mpi-dist")
+
+    chiefs = {row.split()[0]: row.split()[3] for row in instances(out).splitlines()[3:]}
+    assert (chiefs[failed], chiefs[now]) == ("false", "true")
+
+
+def test_a_launcher_that_was_replaced_is_no_replica(scene: Scene) -> None:
+    retried_mpi(scene, failed="l-a", now="l-b")
+
+    (mpi,) = scene.objects["mpijobs"]
+    pods = msgspec.convert(scene.objects["pods"], list[Pod])
+
+    assert summarize(mpi, pods).counts == "5 running of 5"
 
 
 def test_a_gang_that_fits_shows_its_launcher_as_chief(scene: Scene) -> None:

@@ -421,13 +421,11 @@ def test_an_invalid_name_comes_with_the_nearest_valid_one(wrong: str, right: str
     assert refused.value.hint.endswith(f"--name={right}")
 
 
-@pytest.mark.parametrize(("kind", "sentences"), [(TensorFlow, 1), (PyTorch, 1), (Jax, 1), (Mpi, 0)])
-def test_a_retry_that_allows_no_second_attempt_is_reported(
-    kind: type[Submission], sentences: int
-) -> None:
+@pytest.mark.parametrize("kind", [TensorFlow, PyTorch, Jax, Mpi])
+def test_a_retry_that_allows_no_second_attempt_is_reported(kind: type[Submission]) -> None:
     once = kind(name="j", command=("x",), image="i", retry=1)
 
-    assert len(flags_without_effect(once)) == sentences
+    assert len(flags_without_effect(once)) == 1
     assert (
         flags_without_effect(replace(once, retry=2))
         == flags_without_effect(replace(once, retry=0))

@@ -168,12 +168,13 @@ def test_the_owner_is_told_who_evicted_a_pod_from_where_and_why(
 
     assert model.status["preempted"] == words
     assert model.view.status == "RESTARTING"
+    by = words.removesuffix(".")
     waits = model.status["waiting"]
     assert (waits["reason"], tells(waits["message"], "j-worker-1")) == ("Terminating", True)
-    assert model.view.reason == f"{words}; {waits['message']}"
+    assert model.view.reason == f"{by}; {waits['message']}"
     model.settle()
     wait_for_room(model)
-    assert model.view.reason == f"{words}; worker 1: {ROOM}"
+    assert model.view.reason == f"{by}; worker 1: {ROOM}"
     model.run()
     model.settle()
     assert model.view.reason == ""
