@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.controlplane.processes import free_port
 from tests.e2e.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,8 @@ class Reader:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster = LocalCluster(tmp_path_factory.mktemp("dashboard"))
-    started = cluster.arena("up", "--detach")
+    # While it is down, another cluster of this machine would take a port that all try first.
+    started = cluster.arena("up", "--detach", f"--dashboard-port={free_port()}")
     assert "dashboard: http://127.0.0.1:" in started.stderr
     assert "?token=" not in (cluster.home / "daemon.log").read_text()
     yield cluster

@@ -158,6 +158,8 @@ def _verdict(view: GangView) -> Verdict:
         no_group = Parked(reasons.no_group(view.key), Wake.OWN)
         return Verdict(no_group if members.pending else Idle())
     view.observed = True
+    if isinstance(view.phase, phase.Unseen) and not view.held and holds.all_come_back(view):
+        _recall_room(view)
     if phase.observe(view):
         view.drop_holds()
     if view.held and holds.review_holds(view):
@@ -166,6 +168,15 @@ def _verdict(view: GangView) -> Verdict:
             return released
     pause = bind_failures.pause(view) if view.retry is not None else None
     return _fill(view) if pause is None else pause
+
+
+def _recall_room(view: GangView) -> None:
+    """Hold room again for a gang that was stopped before this process started, if there is any."""
+    placeholders = tuple(holds.placeholders(view, missing_pods(view)))
+    result = _trial(view, _demand(view, placeholders, ()))
+    if not isinstance(result, Unplaced):
+        _commit(view, result)
+        view.phase = phase.move(view.phase, phase.Mending(interrupted=True))
 
 
 def _may_be_leaving(view: GangView) -> bool:

@@ -18,6 +18,7 @@ administrator allows.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from muster.scheduler.cluster.nodes import is_schedulable
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.cluster.snapshot import Hold, Slot, SlotKind
 from muster.scheduler.gangs import phase
+from muster.scheduler.gangs.members import missing_pods
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -208,6 +210,31 @@ def holds_will_follow(view: GangView) -> bool:
     """Whether members being deleted still use the room that will be held for the missing ones."""
     held = len(view.held)
     return held + len(view.members.leaving) >= view.missing.total > held
+
+
+def all_come_back(view: GangView) -> bool:
+    """Whether all members that the gang lacks have stopped on a node and will be replaced.
+
+    Their cluster was stopped while they ran, or their owner restarts the gang as a whole.
+    """
+    if (
+        view.gang.ended
+        or view.started
+        or view.members.pending
+        or view.key.dialect == SINGLE_POD.name
+    ):
+        return False
+    whole = phase.restarts_whole(view.annotations)
+    stopped = Counter(
+        role_of(pod)
+        for pod in view.members.failed
+        if pod.spec.node_name
+        and (whole or condition_is_true(pod.status.conditions, "DisruptionTarget"))
+    )
+    lacking = missing_pods(view)
+    return 0 < sum(lacking.values()) <= stopped.total() and all(
+        n <= stopped[role] for role, n in lacking.items() if role
+    )
 
 
 def placeholders(view: GangView, lacking: Mapping[str, int]) -> Iterator[Pod]:

@@ -52,6 +52,8 @@ class Mending:
     """Was whole and lacks members. `holds_ended`: no room is held until it is whole again."""
 
     holds_ended: bool = False
+    interrupted: bool = False
+    """All members stopped before this process started and come back: room is held for them."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +209,8 @@ def observe(view: GangView) -> bool:
     """Move to the phase that the facts give; whether the gang's holds end with that.
 
     Holds end when a gang that ran has no bound member left. They are for gangs that still run, and
-    for gangs that their owner restarts as a whole. A gang that this process has only watched ran if
-    room is held for it.
+    for gangs that their owner restarts as a whole or that were interrupted as a whole. A gang that
+    this process has only watched ran if room is held for it.
     """
     phase = _observed(view)
     ran = isinstance(view.phase, Whole | Mending | HalfBound | Unseen)
@@ -250,7 +252,8 @@ def _with_some(view: GangView, phase: Phase) -> Phase:
 
 def _with_none(view: GangView, phase: Phase) -> Phase:
     # Members bound here are those of other schedulers: `started` is about ours.
-    runs = view.members.bound or restarts_whole(view.annotations)
+    interrupted = isinstance(phase, Mending) and phase.interrupted
+    runs = view.members.bound or interrupted or restarts_whole(view.annotations)
     if runs and view.held:
         if isinstance(phase, Whole | Unseen):
             return Mending()

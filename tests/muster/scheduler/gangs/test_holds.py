@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from kubekit.objects.conditions import disruption_condition
+from kubekit.objects.meta import Condition, Key
 from muster.scheduler.settings import Settings
 from tests.muster.scheduler.builders import START, gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster
@@ -280,3 +284,85 @@ async def test_surplus_that_waits_for_held_room_says_so_too() -> None:
         await cluster.settle()
 
     assert "held for default/g until" in cluster.reason("h")
+
+
+def stop(cluster: FakeCluster, name: str, *, with_cluster: bool = True) -> None:
+    """The pod fails, by default because its cluster is stopped."""
+    cluster.finish(name, "Failed")
+    stopped = cluster.pods[Key("default", name)]
+    if with_cluster:
+        notice = disruption_condition("TerminationByKubelet", "stopped", START)
+        conditions = [msgspec.convert(notice, Condition)]
+        cluster.add(replace(stopped, status=replace(stopped.status, conditions=conditions)))
+
+
+async def replaced(cluster: FakeCluster, members: int = 4) -> None:
+    """The owner deletes the failed pods, and some time later creates new ones."""
+    for i in range(members):
+        cluster.delete_pod(f"g-{i}")
+        await cluster.settle(1)
+    for i in range(members):
+        cluster.add(pod(f"g-{i}", gpus=1, group="g", created=200))
+        await cluster.settle(1)
+
+
+@pytest.mark.parametrize("restart", ["gang", "replica"])
+async def test_a_gang_that_was_stopped_with_its_cluster_has_its_room_again(restart: str) -> None:
+    cluster = await full(annotations={"muster.dev/restart": restart})
+    for i in range(4):
+        stop(cluster, f"g-{i}")
+    cluster.restart()
+    async with cluster.running():
+        await cluster.settle(20)
+        assert cluster.bound("rival") == {}
+        await replaced(cluster)
+
+    assert len(cluster.bound("g")) == 4
+    assert cluster.bound("rival") == {}
+
+
+async def test_a_new_scheduler_keeps_room_for_failed_members_only_if_all_of_them_come_back() -> (
+    None
+):
+    for restart, kept in (("replica", False), ("gang", True)):
+        cluster = await full(annotations={"muster.dev/restart": restart})
+        for i in range(4):
+            stop(cluster, f"g-{i}", with_cluster=False)
+        cluster.restart()
+        await cluster.run(20)
+        assert (cluster.bound("rival") == {}) is kept
+
+
+async def test_the_room_of_a_stopped_gang_is_not_held_without_end_or_without_its_group() -> None:
+    cluster = await full()
+    for i in range(4):
+        stop(cluster, f"g-{i}")
+    cluster.restart()
+    async with cluster.running():
+        await cluster.settle(299)
+        assert cluster.bound("rival") == {}
+        await cluster.settle(2)
+        assert cluster.bound("rival") == {"rival": "n1"}
+
+    ended = await full()
+    for i in range(4):
+        stop(ended, f"g-{i}")
+    ended.delete_group("g")
+    ended.restart()
+    await ended.run(1)
+    assert ended.bound("rival") == {"rival": "n1"}
+
+
+async def test_the_room_of_a_stopped_gang_that_others_use_by_now_is_not_taken_from_them() -> None:
+    cluster = await full()
+    for i in range(4):
+        stop(cluster, f"g-{i}")
+    cluster.add(pod("other", gpus=1, spec={"nodeName": "n1"}))
+    cluster.restart()
+    async with cluster.running():
+        await cluster.settle()
+        assert cluster.state.snapshot.held_for == {}
+        await replaced(cluster)
+
+    assert cluster.bound("g") == {}
+    assert set(cluster.bound()) == {"other", "rival"}
