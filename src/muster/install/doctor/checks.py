@@ -23,6 +23,7 @@ from muster.contract.gang_dialects import DIALECT_BY_NAME, GROUP_KINDS, gang_nam
 from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.other_schedulers import DEFAULT_SCHEDULER, find_others, is_alive
 from muster.contract.scheduler_rights import name_lease
+from muster.contract.unserved_fields import OF_POLICY
 from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 from muster.install.doctor.facts import LINE, read
 from muster.install.doctor.fixes import (
@@ -525,20 +526,24 @@ def _gang(key: GangKey, pods: list[Pod], facts: Facts) -> Iterator[Finding]:
 
 def _unserved(facts: Facts) -> Iterator[Finding]:
     """One finding about the fields that gangs name and that have no effect."""
-    gangs: dict[str, list[str]] = {}
-    rows = {row.field: row for found in facts.unserved.values() for row in found}
+    fields: dict[str, set[str]] = {}
+    gangs: dict[str, dict[str, None]] = {}
     for gang, found in facts.unserved.items():
-        for field in {row.field for row in found}:
-            gangs.setdefault(field, []).append(gang)
+        for row in found:
+            fields.setdefault(row.instead, set()).add(row.field.removeprefix(OF_POLICY))
+            gangs.setdefault(row.instead, {})[gang] = None
     if not gangs:
         return
-    fields = "; ".join(
-        f"{field} of {named_or_counted(names, 'gang')}: {rows[field].instead}"
-        for field, names in sorted(gangs.items())
+    order = sorted(gangs, key=lambda instead: sorted(fields[instead]))
+    sentences = "; ".join(
+        f"{', '.join(sorted(fields[instead]))} of {named_or_counted([*gangs[instead]], 'gang')}: "
+        f"{instead}"
+        for instead in order
     )
     n = count(len(facts.unserved), "gang")
-    namespace, _, name = next(iter(facts.unserved)).rpartition("/")
-    text = f"{n} name fields that have no effect. {fields}"
+    namespace, _, name = next(iter(gangs[order[0]])).rpartition("/")
+    verb = "names" if len(facts.unserved) == 1 else "name"
+    text = f"{n} {verb} fields that have no effect. {sentences}"
     yield warning("gang dialects", text, f"arena explain {name} -n {namespace}")
 
 

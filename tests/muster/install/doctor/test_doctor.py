@@ -225,6 +225,22 @@ def test_faults_that_cannot_be_planted(given: dict[str, object], text: str) -> N
     assert text in [row.text for row in judge(facts(**given)) if row.level != "ok"]
 
 
+def test_a_sentence_about_fields_without_effect_is_said_once_and_the_fix_names_its_gang() -> None:
+    unserved = {
+        "t/a": [Unserved("scheduleTimeoutSeconds", "7", "no timeout")],
+        "t/b": [Unserved("schedulingPolicy.queue", "q", "no queues")],
+        "t/c": [Unserved("queue", "q", "no queues")],
+    }
+
+    (found,) = (row for row in judge(facts(unserved=unserved)) if "no effect" in row.text)
+
+    assert found.text == (
+        "3 gangs name fields that have no effect. queue of t/b, t/c: no queues; "
+        "scheduleTimeoutSeconds of t/a: no timeout"
+    )
+    assert found.fix == "arena explain b -n t"
+
+
 def test_a_component_that_is_not_ready_for_want_of_rights_points_to_them() -> None:
     pod = {"serviceAccountName": "muster-operator", "containers": [{"name": "operator"}]}
     spec = {"replicas": 2, "template": {"spec": pod}}
