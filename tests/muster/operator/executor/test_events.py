@@ -268,6 +268,17 @@ async def test_a_quota_that_refuses_pods_again_and_again_is_told_once_per_wait()
     assert len(server.told()) == 2
 
 
+async def test_pods_that_are_created_before_a_quota_refuses_another_have_their_event() -> None:
+    server = WithQuota()
+    async with operating(server):
+        await submit(server)
+
+    events = [obj for path, obj in server.objects.items() if "/events/" in path]
+    told = [row["message"] for row in events if row["reason"] == "SuccessfulCreatePod"]
+    assert told[0].startswith("Created pod: j-")
+    assert len(server.told()) == 1
+
+
 async def test_an_ordinary_job_emits_few_events() -> None:
     server = ApiInMemory()
     async with operating(server):
