@@ -47,6 +47,7 @@ from muster.install.installation import pod_problem, readiness
 from muster.install.other_systems import deployed_schedulers, other_operators
 from muster.install.own_installations import own_operators, sharing_jobs
 from muster.install.plan import missing_versions
+from muster.jobs.quota_line import Standing, is_hopeless
 from muster.jobs.view.units import count, named_or_counted
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def judge(found: Facts) -> list[Finding]:
         scheduler_names,
         dialects,
         pending_gangs,
+        quotas,
     )
     return [finding for check in checks for finding in check(found)]
 
@@ -560,3 +562,23 @@ def pending_gangs(facts: Facts) -> Iterator[Finding]:
         yield warning("pending gangs", text, f"arena explain {name} -n {namespace}")
     if not rows and not facts.is_unread(CONFIG_MAPS, LINE):
         yield ok("pending gangs", "none")
+
+
+def quotas(facts: Facts) -> Iterator[Finding]:
+    """The jobs that wait for a ResourceQuota: all that can never start, the first of each line."""
+    lines: dict[tuple[str, str], list[tuple[Standing, str]]] = {}
+    for row, why in facts.in_quotas:
+        if is_hopeless(row.wait):
+            yield _in_quota(row, why)
+        else:
+            lines.setdefault((row.key.namespace, row.wait.name), []).append((row, why))
+    for (_, name), ((first, why), *others) in sorted(lines.items()):
+        words = f"; {count(len(others), 'more job')} in the line of {name}" if others else ""
+        yield _in_quota(first, f"{why}{words}")
+    if not facts.in_quotas and not any(map(facts.is_unread, JOB_KINDS)):
+        yield ok("quotas", "no job waits for one")
+
+
+def _in_quota(row: Standing, why: str) -> Finding:
+    text = f"{row.key} since {row.wait.since}: {why}"
+    return warning("quotas", text, f"arena explain {row.key.name} -n {row.key.namespace}")

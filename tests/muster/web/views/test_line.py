@@ -79,7 +79,9 @@ def test_to_a_reader_who_may_not_read_the_line_the_pods_tell_their_places() -> N
         ("new", 0),
     ]
     assert view.rows[0].reason == "short 3 GPUs"
-    assert "3 jobs waiting, 2 of them in the scheduler&#39;s line" in html(view).replace("'", "&#39;")
+    assert "3 jobs waiting, 2 of them in the scheduler&#39;s line" in html(view).replace(
+        "'", "&#39;"
+    )
 
 
 def test_a_cluster_without_a_line_is_not_said_to_have_one_of_nobody() -> None:
