@@ -231,6 +231,8 @@ class Executor:
         try:
             yield
         except (Forbidden, Invalid, BadRequest) as error:
+            if error.namespace_is_terminating:
+                raise StopActions(None) from error  # The job will be deleted too.
             named = _with_missing_right(job, action, error)
             self._record_refusal(job, action, named)
             if named is error:
