@@ -677,7 +677,8 @@ async def test_a_field_that_the_operator_copied_from_a_job_is_told_on_the_job_al
     before = state.index.gangs[key].declared
     assert before is not None
     copied = replace(before.metadata, labels=names.selector("tfjob-controller", "g"))
-    group = replace(before, metadata=copied)
+    written = volcano_group("g", 1, spec={"queue": "research"})
+    group = replace(written, metadata=copied)
     state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
     async with reporting(state) as (reporter, writes):
         reporter.not_served(key)
