@@ -51,6 +51,11 @@ class ApiError(MusterError):
         self.causes = causes
         self.retry_after = retry_after
 
+    @property
+    def namespace_is_terminating(self) -> bool:
+        """Whether nothing can be created because the namespace is being deleted."""
+        return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
+
 
 class BadRequest(ApiError):
     """The request was malformed."""

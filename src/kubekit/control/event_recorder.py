@@ -22,7 +22,7 @@ from kubekit.errors import MusterError
 from kubekit.objects.events import EventSubject, EventText, event_manifest
 from kubekit.objects.kinds import EVENTS
 from kubekit.objects.meta import key_of, timestamp
-from kubekit.request_errors import AlreadyExists, NotFound
+from kubekit.request_errors import AlreadyExists, ApiError, NotFound
 from kubekit.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ class EventRecorder:
                 await self._send(event)
                 return
             except MusterError as error:
+                if isinstance(error, ApiError) and error.namespace_is_terminating:
+                    return  # nobody will read it
                 self._log(event, error)
         self._schedule_next(event)
 

@@ -168,7 +168,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     from contextlib import suppress
 
     from kubekit.errors import MusterError
-    from muster.cli.show.messages import print_error
+    from muster.cli.show.messages import print_bug, print_error
 
     with suppress(OSError):
         sys.stdout.flush()  # the output before the error comes first in a pipe, too
@@ -184,8 +184,7 @@ def _report(error: Exception, *, debug: bool) -> int:
         print_error(f"the output cannot be written: {error.strerror}")
         return 1
     if not debug:
-        text = f"{type(error).__name__}: {error}"
-        print_error(text, "this is a bug in Muster; `--debug` shows where")
+        print_bug(error)
     return 1
 
 

@@ -49,6 +49,8 @@ GROUP_MARKS = (
 )
 """Labels and annotations by which a pod names its group."""
 ROLE_ANNOTATION = "volcano.sh/task-spec"
+OPERATOR_LABEL = "training.kubeflow.org/operator-name"
+"""On every object of a job, its group included."""
 ROLE_LABEL = "training.kubeflow.org/replica-type"
 
 

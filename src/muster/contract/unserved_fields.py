@@ -9,16 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.contract.gang import MAX_SHOWN, PLAN_ANNOTATION
+from muster.contract.gang_dialects import OPERATOR_LABEL
 from muster.contract.scheduler_rights import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from kubekit.objects.core import Pod
     from kubekit.objects.meta import HasMetadata
 
 EVENT = "NotServed"
 """The reason of the events."""
+OF_POLICY = "schedulingPolicy."
+"""What a field of a job's schedulingPolicy begins with."""
 MAX_SHOWN_FIELDS = 8
 """Fields of one gang that are reported, at most."""
 
@@ -110,12 +113,15 @@ _ATTRIBUTES = {"queue": "queue", "scheduleTimeoutSeconds": "schedule_timeout_sec
 """The attributes of the structs that groups are read as."""
 
 
-def of_gang(dialect: str, group: HasMetadata | None, pods: Iterable[Pod]) -> list[Unserved]:
-    """What a gang names in its group and its pods, each field and value once."""
+def of_gang(dialect: str, group: HasMetadata | None, pods: Collection[Pod]) -> list[Unserved]:
+    """What a gang names in its group and its pods, each field and value once.
+
+    What the operator has copied from a job's schedulingPolicy is told about the job (`of_job`).
+    """
     found: dict[Unserved, None] = {}
     if group is not None:
         spec = getattr(group, "spec", None)
-        for row in GROUP_FIELDS.get(dialect, ()):
+        for row in () if _is_copy(group, pods) else GROUP_FIELDS.get(dialect, ()):
             found |= dict.fromkeys(_named(row, getattr(spec, _ATTRIBUTES[row.name], None)))
         found |= dict.fromkeys(_marks(group))
     for pod in pods:
@@ -136,7 +142,7 @@ def of_job(policy: Mapping[str, Any], dialect: str, schedulers: Iterable[str]) -
         each.row for each in JOB_FIELDS if dialect not in each.dialects or (ours and not each.read)
     )
     named = (found for row in rows for found in _named(row, policy.get(row.name)))
-    return [found._replace(field=f"schedulingPolicy.{found.field}") for found in named]
+    return [found._replace(field=f"{OF_POLICY}{found.field}") for found in named]
 
 
 def told_once(rows: Iterable[Unserved]) -> list[Unserved]:
@@ -145,6 +151,12 @@ def told_once(rows: Iterable[Unserved]) -> list[Unserved]:
     for row in rows:
         first.setdefault((row.field.rpartition(".")[2], row.value), row)
     return list(first.values())
+
+
+def _is_copy(group: HasMetadata, pods: Iterable[Pod]) -> bool:
+    """Whether the operator wrote the group, and knows that Muster's scheduler has the pods."""
+    is_of_job = OPERATOR_LABEL in group.metadata.labels
+    return is_of_job and any(pod.spec.scheduler_name in NAMES for pod in pods)
 
 
 def is_ours(pod: Pod) -> bool:

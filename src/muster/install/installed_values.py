@@ -123,12 +123,12 @@ def _same_image(images: list[str]) -> str:
 
 
 def _shared(deployment: Raw) -> dict[str, Any]:
-    """The values that each component has; one that is scaled to zero gets the default number."""
+    """The values that each component has."""
     spec = deployment["spec"]
     amounts = spec["template"]["spec"]["containers"][0].get("resources") or {}
     fields = {name: amounts.get(name) or {} for name in ("requests", "limits")}
     shared: dict[str, Any] = {"resources": Resources(**fields)}
-    return {**shared, "replicas": spec["replicas"]} if spec.get("replicas") else shared
+    return {**shared, "replicas": spec["replicas"]} if "replicas" in spec else shared
 
 
 def _operator(
@@ -190,6 +190,16 @@ def _dashboard(deployments: Mapping[str, Raw], words: Mapping[str, _Words]) -> D
 def _has_metrics_service(found: Objects) -> bool:
     ports = (row["spec"]["ports"] for (kind, _), row in found.items() if kind == "Service")
     return any(port["name"] == "metrics" for rows in ports for port in rows)
+
+
+def started(values: Values) -> Values:
+    """The values with the default number of replicas for components that are scaled to zero."""
+    sections = {name: values.of(name) for name in COMPONENTS}
+    stopped = {name: own for name, own in sections.items() if own.replicas == 0}
+    return replace(
+        values,
+        **{name: replace(own, replicas=type(own)().replicas) for name, own in stopped.items()},
+    )
 
 
 def differences(before: Values, after: Values) -> list[str]:

@@ -231,6 +231,8 @@ class Executor:
         try:
             yield
         except (Forbidden, Invalid, BadRequest) as error:
+            if error.namespace_is_terminating:
+                raise StopActions(None) from error  # The job will be deleted too.
             named = _with_missing_right(job, action, error)
             self._record_refusal(job, action, named)
             if named is error:
@@ -375,34 +377,35 @@ def events_of_stage(
 
     `changes` are the actions that changed an object, `errors` are the errors of the others.
     """
-    result = _event_of_result(stage, changes, errors)
+    results = [_event_of_failure(stage[0], errors), _event_of_changes(stage[0], changes)]
     missing = (error.missing_right for error in errors if isinstance(error, MusterError))
     rights = [
         EmitEvent(MISSING_RIGHT, str(row), "Warning") for row in dict.fromkeys(missing) if row
     ]
-    return [*([result] if result is not None else ()), *rights]
+    return [*filter(None, results), *rights]
 
 
-def _event_of_result(
-    stage: Sequence[Action], changes: Sequence[Action], errors: Sequence[Exception]
-) -> EmitEvent | None:
-    first = stage[0]
+def _event_of_failure(first: Action, errors: Sequence[Exception]) -> EmitEvent | None:
     # StopActions is not a failure: the job only waits.
     failed = next((error for error in errors if isinstance(error, MusterError)), None)
-    match first:
-        case DeleteJob():
-            return _failed("Delete", "Job", failed) if failed else None
-        case Create() | Delete() if first.kind.resource in _EVENT_NOUNS:
-            verb, noun = type(first).__name__, _EVENT_NOUNS[first.kind.resource]
-        case _:
-            return None
-    if failed is not None:
-        return _failed(verb, noun, failed)
+    verb, noun = _words(first)
+    return _failed(verb, noun, failed) if failed is not None and noun else None
+
+
+def _words(action: Action) -> tuple[str, str]:
+    """The verb and the noun of the events about an action; empty if it has none."""
+    if isinstance(action, DeleteJob):
+        return "Delete", "Job"
+    if isinstance(action, Create | Delete):
+        return type(action).__name__, _EVENT_NOUNS.get(action.kind.resource, "")
+    return "", ""
+
+
+def _event_of_changes(first: Action, changes: Sequence[Action]) -> EmitEvent | None:
+    verb, noun = _words(first)
     # A group is created with the pods: an event about it would only repeat theirs.
-    is_reported = noun in ("Pod", "Service") or (
-        verb == "Delete" and first.kind.resource in _GROUPS
-    )
-    if errors or not is_reported or not changes:
+    is_reported = noun in ("Pod", "Service") or (verb == "Delete" and noun == "PodGroup")
+    if not is_reported or not changes:
         return None
     names = [action.name for action in changes if isinstance(action, Create | Delete)]
     listed = ", ".join(names[:_MAX_NAMES]) + (

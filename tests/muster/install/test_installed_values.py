@@ -70,8 +70,12 @@ def test_what_somebody_changed_by_hand_is_kept() -> None:
     assert found.operator.extra_args == ("--loglevel=debug",)
 
 
-def test_a_component_that_is_scaled_to_zero_gets_replicas_again() -> None:
-    assert read(edited("scheduler", replicas=0)).scheduler.replicas == 2
+def test_a_component_that_is_scaled_to_zero_gets_replicas_again_and_that_is_said() -> None:
+    before = read(edited("scheduler", replicas=0))
+    after = installed_values.started(before)
+
+    assert (after.operator, after.scheduler.replicas) == (before.operator, 2)
+    assert installed_values.differences(before, after) == ["scheduler.replicas: 0 -> 2"]
 
 
 def test_different_images_are_not_chosen_between() -> None:

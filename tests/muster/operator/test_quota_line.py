@@ -247,9 +247,10 @@ async def test_a_job_that_needs_more_than_the_quota_allows_holds_up_nobody() -> 
         ask(server, "c", 4)
         await passes()
         assert waiting(server, "never")["quota"]["limits"] == {GPUS: "4"}
-        await passes(QUOTA_PAUSE)
-        text = f"needs more than the ResourceQuota team allows in all: 8 {GPUS} of 4"
-        assert text in waiting(server, "never")["message"]
+        assert waiting(server, "never")["message"] == (
+            f"can never start: it needs more than the ResourceQuota team allows in all: 8 {GPUS} "
+            "of 4; use fewer replicas, or ask for a larger quota"
+        )
 
         finish(server, "b")
         await passes(2 * QUOTA_PAUSE)

@@ -23,19 +23,21 @@ class _Level:
     shown = "info"
     logger: logging.Logger | None = None
     """Set if lines are records of a daemon's log, which programs read."""
+    is_daemon = False
     noted_once: ClassVar[set[str]] = set()
 
 
 def set_loglevel(level: str) -> None:
     """Show lines of this level and above from now on; a run begins."""
-    _Level.shown, _Level.logger = level, None
+    _Level.shown, _Level.logger, _Level.is_daemon = level, None, False
     _Level.noted_once.clear()
 
 
 def log_lines(log_format: str) -> None:
-    """From now on, lines of this run are records of its log, if the log is for programs."""
+    """This run is a daemon's. Its lines are records of its log, if the log is for programs."""
     import logging  # slow to import, and only daemons have a log
 
+    _Level.is_daemon = True
     _Level.logger = logging.getLogger("muster") if log_format == "json" else None
 
 
@@ -58,6 +60,17 @@ def print_error(text: str, hint: str = "") -> None:
     print(f"error: {printable(text)}", file=sys.stderr)
     if hint:
         print(printable(hint), file=sys.stderr)
+
+
+def print_bug(error: Exception) -> None:
+    """Say which error nobody expected; a daemon's log has the traceback, as it may not recur."""
+    text = f"{type(error).__name__}: {error}"
+    if _Level.is_daemon:
+        import logging
+
+        logging.getLogger("muster").error("please report this: %s", text, exc_info=error)
+    else:
+        print_error(text, "this is a bug in Muster; `--debug` shows where")
 
 
 def print_to_stderr(text: str, end: str = "\n") -> None:

@@ -187,10 +187,11 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _request(given: dict[str, Any], namespace: str, installed: Installed) -> Request:
+    from muster.install.installed_values import started
     from muster.install.objects import values
     from muster.install.plan import Request
 
-    chosen = _values(given, installed.values or values.Values())
+    chosen = _values(given, started(installed.values or values.Values()))
     if installed.values and not chosen.image:
         raise UsageError(
             "the components run different images", hint="--image names the one for all of them."

@@ -23,6 +23,7 @@ from muster.contract.gang_dialects import DIALECT_BY_NAME, GROUP_KINDS, gang_nam
 from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.other_schedulers import DEFAULT_SCHEDULER, find_others, is_alive
 from muster.contract.scheduler_rights import name_lease
+from muster.contract.unserved_fields import OF_POLICY
 from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 from muster.install.doctor.facts import LINE, read
 from muster.install.doctor.fixes import (
@@ -46,6 +47,7 @@ from muster.install.installation import pod_problem, readiness
 from muster.install.other_systems import deployed_schedulers, other_operators
 from muster.install.own_installations import own_operators, sharing_jobs
 from muster.install.plan import missing_versions
+from muster.jobs.quota_line import Standing, is_hopeless
 from muster.jobs.view.units import count, named_or_counted
 
 if TYPE_CHECKING:
@@ -127,6 +129,7 @@ def judge(found: Facts) -> list[Finding]:
         scheduler_names,
         dialects,
         pending_gangs,
+        quotas,
     )
     return [finding for check in checks for finding in check(found)]
 
@@ -525,20 +528,24 @@ def _gang(key: GangKey, pods: list[Pod], facts: Facts) -> Iterator[Finding]:
 
 def _unserved(facts: Facts) -> Iterator[Finding]:
     """One finding about the fields that gangs name and that have no effect."""
-    gangs: dict[str, list[str]] = {}
-    rows = {row.field: row for found in facts.unserved.values() for row in found}
+    fields: dict[str, set[str]] = {}
+    gangs: dict[str, dict[str, None]] = {}
     for gang, found in facts.unserved.items():
-        for field in {row.field for row in found}:
-            gangs.setdefault(field, []).append(gang)
+        for row in found:
+            fields.setdefault(row.instead, set()).add(row.field.removeprefix(OF_POLICY))
+            gangs.setdefault(row.instead, {})[gang] = None
     if not gangs:
         return
-    fields = "; ".join(
-        f"{field} of {named_or_counted(names, 'gang')}: {rows[field].instead}"
-        for field, names in sorted(gangs.items())
+    order = sorted(gangs, key=lambda instead: sorted(fields[instead]))
+    sentences = "; ".join(
+        f"{', '.join(sorted(fields[instead]))} of {named_or_counted([*gangs[instead]], 'gang')}: "
+        f"{instead}"
+        for instead in order
     )
     n = count(len(facts.unserved), "gang")
-    namespace, _, name = next(iter(facts.unserved)).rpartition("/")
-    text = f"{n} name fields that have no effect. {fields}"
+    namespace, _, name = next(iter(gangs[order[0]])).rpartition("/")
+    verb = "names" if len(facts.unserved) == 1 else "name"
+    text = f"{n} {verb} fields that have no effect. {sentences}"
     yield warning("gang dialects", text, f"arena explain {name} -n {namespace}")
 
 
@@ -555,3 +562,23 @@ def pending_gangs(facts: Facts) -> Iterator[Finding]:
         yield warning("pending gangs", text, f"arena explain {name} -n {namespace}")
     if not rows and not facts.is_unread(CONFIG_MAPS, LINE):
         yield ok("pending gangs", "none")
+
+
+def quotas(facts: Facts) -> Iterator[Finding]:
+    """The jobs that wait for a ResourceQuota: all that can never start, the first of each line."""
+    lines: dict[tuple[str, str], list[tuple[Standing, str]]] = {}
+    for row, why in facts.in_quotas:
+        if is_hopeless(row.wait):
+            yield _in_quota(row, why)
+        else:
+            lines.setdefault((row.key.namespace, row.wait.name), []).append((row, why))
+    for (_, name), ((first, why), *others) in sorted(lines.items()):
+        words = f"; {count(len(others), 'more job')} in the line of {name}" if others else ""
+        yield _in_quota(first, f"{why}{words}")
+    if not facts.in_quotas and not any(map(facts.is_unread, JOB_KINDS)):
+        yield ok("quotas", "no job waits for one")
+
+
+def _in_quota(row: Standing, why: str) -> Finding:
+    text = f"{row.key} since {row.wait.since}: {why}"
+    return warning("quotas", text, f"arena explain {row.key.name} -n {row.key.namespace}")

@@ -25,6 +25,7 @@ from muster.contract.scheduler_rights import LEASE, NAMES
 from muster.contract.unserved_fields import Unserved, of_gang, of_job, told_once
 from muster.install.existing_objects import Reader, seconds_ahead, words_for
 from muster.install.objects.values import COMPONENTS
+from muster.jobs.quota_line import Standing, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -106,6 +107,8 @@ class Facts(msgspec.Struct, frozen=True):
     unserved: dict[str, list[Unserved]] = {}
     """What gangs of Muster's scheduler, as NAMESPACE/NAME, name and it does not serve."""
     line: dict[str, str] = {}
+    in_quotas: list[tuple[Standing, str]] = []
+    """The jobs that wait for a ResourceQuota, by their place, and why."""
     missing: dict[str, list[Rule]] = {}
     """Rights that are missing, by component as in `name_of` (`you` is the user), as rules."""
     broken_roles: dict[str, list[BrokenRole]] = {}
@@ -147,6 +150,9 @@ def read(client: BlockingClient, *, local: bool) -> Facts:
     pending: list[Pod] = reader.list(PODS, fields=PENDING)
     crds = reader.list(CRDS.read_as(dict))
     groups, now = _groups(client), datetime.now(UTC)
+    jobs: list[tuple[str, Raw]] = [
+        (kind.kind, raw) for kind in JOB_KINDS for raw in reader.list(kind)
+    ]
     names = _live_names(leases, now - timedelta(seconds=skew))
     return Facts(
         local=local,
@@ -163,8 +169,9 @@ def read(client: BlockingClient, *, local: bool) -> Facts:
         nodes=nodes,
         pending=pending,
         groups={kind.resource: {str(key) for key in found} for kind, found in groups.items()},
-        unserved=_unserved(reader, names, groups),
+        unserved=_unserved(reader, names, groups, jobs),
         line=_line(client, reader),
+        in_quotas=_in_quotas(jobs),
         unread=reader.unread,
     )
 
@@ -214,7 +221,10 @@ def _groups(client: BlockingClient) -> dict[Kind[Any], dict[Key, Any]]:
 
 
 def _unserved(
-    reader: Reader, names: Iterable[str], groups: Mapping[Kind[Any], Mapping[Key, Any]]
+    reader: Reader,
+    names: Iterable[str],
+    groups: Mapping[Kind[Any], Mapping[Key, Any]],
+    all_jobs: Iterable[tuple[str, Raw]],
 ) -> dict[str, list[Unserved]]:
     """What the gangs of living pods for these schedulers name and Muster does not serve."""
     pods = [pod for name in sorted(names) for pod in reader.list(PODS, fields=LIVING.format(name))]
@@ -222,7 +232,7 @@ def _unserved(
     for pod in pods:
         named = gang_named_by(pod) or single_pod_gang(pod)
         gangs.setdefault((named.dialect, Key(named.namespace, named.name)), []).append(pod)
-    jobs = _policies(reader) if pods else {}
+    jobs = _policies(all_jobs)
     found: dict[str, list[Unserved]] = {}
     for (dialect, key), members in sorted(gangs.items()):
         kinds = DIALECT_BY_NAME[dialect].kinds
@@ -236,10 +246,10 @@ def _unserved(
     return found
 
 
-def _policies(reader: Reader) -> dict[str, Raw]:
+def _policies(jobs: Iterable[tuple[str, Raw]]) -> dict[str, Raw]:
     """The scheduling policies of jobs that have one, by UID."""
     found: dict[str, Raw] = {}
-    for raw in (raw for kind in JOB_KINDS for raw in reader.list(kind)):
+    for _, raw in jobs:
         policy = mapping(mapping(raw.get("spec")).get("runPolicy")).get("schedulingPolicy")
         if policy := mapping(policy):
             found[raw["metadata"]["uid"]] = policy
@@ -253,3 +263,12 @@ def _line(client: BlockingClient, reader: Reader) -> dict[str, str]:
         reader.unread.append(words_for(CONFIG_MAPS, LINE))
         return {}
     return dict(found.data) if found is not None else {}
+
+
+def _in_quotas(jobs: Iterable[tuple[str, Raw]]) -> list[tuple[Standing, str]]:
+    rows = [
+        (row, str(raw["status"]["waiting"].get("message") or ""))
+        for kind, raw in jobs
+        if (row := standing(kind, raw)) is not None
+    ]
+    return sorted(rows)

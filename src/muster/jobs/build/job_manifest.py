@@ -109,6 +109,7 @@ def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - fro
     """Everything that `arena submit` creates, except the record of the submission."""
     _validate(args)
     if site.restricted:
+        _check_logs(args, site)
         args = replace(args, working_dir=args.working_dir or RESTRICTED_HOME)
     present = roles.roles_of(args)
     labels = _labels(args)
@@ -224,6 +225,17 @@ def _run_policy(args: Submission, members: int) -> Raw:
 def _success_policy(args: TensorFlow) -> str:
     text, complaint = args.success_policy, f"unsupported successPolicy {args.success_policy}"
     return flag_values.choice("--success-policy", text, SUCCESS_POLICIES, complaint)
+
+
+def _check_logs(args: Submission, site: Site) -> None:
+    """Refuse a job whose pods the standard `restricted` would keep out for TensorBoard's sake."""
+    if volumes.logs(args, site):
+        raise UsageError(
+            "--tensorboard keeps the logs in a directory of the node, which the namespace does not "
+            "allow (pod security standard restricted)",
+            hint="Keep them in a claim: --data=CLAIM:/data --logdir=/data/logs. Or leave "
+            "--tensorboard out.",
+        )
 
 
 def _tensorboard(args: Submission, site: Site, labels: dict[str, str], writer: str) -> list[Raw]:

@@ -144,9 +144,10 @@ def _decide_active(
     missing = owned_objects.without_pod(wanted, observed_after)
     delay = _delay(updated, wanted, missing, observed_after, settings, now)
     after, problems = explain(job, status, pods, observed, delay)
+    removed = _event_of_removal(job, before, after, events, observed)
     return [
         *adopted,
-        *_write(job, after, [*events, *problems, *_event_of_removal(job, before, after, events)]),
+        *_write(job, after, [*events, *problems, *removed]),
         *owned_objects.delete_pods((*assessment.replaced, *surplus)),
         # Before the gang's object has the new size: with it, the scheduler could start them.
         *owned_objects.delete_unstarted(outdated),
@@ -212,13 +213,15 @@ def _delay(
 
 
 def _event_of_removal(
-    job: Job, before: JobStatus, after: JobStatus, events: Sequence[Report]
+    job: Job, before: JobStatus, after: JobStatus, events: Sequence[Report], observed: Observed
 ) -> list[EmitEvent]:
-    """The event that a replica was taken away, unless the job restarts as a whole and says so."""
+    """The event that replicas were taken away, unless the job restarts as a whole and says so."""
     reasons = [row.reason for row in events if isinstance(row, EmitEvent)]
     if not after.preempted or before.preempted or f"{job.kind}Restarting" in reasons:
         return []
-    return [EmitEvent("Interrupted", f"a replica was {after.preempted}", "Warning")]
+    alike = sum(pod_status.removal(pod) == after.preempted for pod in observed.pods)
+    subject = f"{alike} replicas were" if alike > 1 else "a replica was"
+    return [EmitEvent("Interrupted", f"{subject} {after.preempted}", "Warning")]
 
 
 def _with_started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:

@@ -69,7 +69,8 @@ def wait_for_quota(
         return _after_refusal(job, whole, observed, now)
     if not missing:
         return None
-    return _hopeless(job, whole, observed) or _behind_others(job, missing, observed, now)
+    hopeless = _hopeless(job, whole, observed, _wait_so_far(job))
+    return hopeless or _behind_others(job, missing, observed, now)
 
 
 def _created_together(
@@ -86,9 +87,10 @@ def _created_together(
     return whole if len(whole) > len(missing) else missing
 
 
-def _hopeless(job: Job, whole: Sequence[Replica], observed: Observed) -> Waiting | None:
+def _hopeless(
+    job: Job, whole: Sequence[Replica], observed: Observed, before: QuotaWait | None
+) -> Waiting | None:
     """A job that needs more than the quota allows does not ask until one of both changes."""
-    before = _wait_so_far(job)
     quota = observed.quotas.get(before.name) if before is not None else None
     # Of a quota with a scope, the job may need less than it seems.
     if before is None or quota is None or quota.spec.is_scoped:
@@ -99,9 +101,10 @@ def _hopeless(job: Job, whole: Sequence[Replica], observed: Observed) -> Waiting
     if not is_hopeless(wait):
         return None
     amounts = ", ".join(f"{needs[name]} {name} of {limit}" for name, limit in limits.items())
+    never = "" if job.status.has_started else "can never start: it "
     text = (
-        f"needs more than the ResourceQuota {quota.metadata.name} allows in all: {amounts}; "
-        "raise the quota, or make the job smaller"
+        f"{never}needs more than the ResourceQuota {quota.metadata.name} allows in all: {amounts}; "
+        "use fewer replicas, or ask for a larger quota"
     )
     return Waiting(QUOTA_EXCEEDED, text, quota=wait)
 
@@ -141,8 +144,8 @@ def _after_refusal(
         return waiting
     needs = _needs(job, whole, dict(list(refusal.requested.items())[:_MAX_RESOURCES]))
     limits = {name: refusal.limited[name] for name in needs if name in refusal.limited}
-    quota = QuotaWait(refusal.name, needs, limits)
-    return replace(waiting, quota=_with_rank(job, quota, observed, now))
+    quota = _with_rank(job, QuotaWait(refusal.name, needs, limits), observed, now)
+    return _hopeless(job, whole, observed, quota) or replace(waiting, quota=quota)
 
 
 def _needs(job: Job, replicas: Sequence[Replica], known: Mapping[str, str]) -> dict[str, str]:

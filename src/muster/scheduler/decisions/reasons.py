@@ -358,7 +358,7 @@ def _no_such_domain(domain: DomainShortage) -> str:
 def _shortage(short: ClassShortage) -> str:
     parts = [f"{short.fits} of {_members(short)} fit"]
     if short.wanted == 1:  # often a pod without a gang
-        parts = [f"the {short.want.role or 'pod'} fits on no node"] if short.ever else []
+        parts = [f"no node has room for the {short.want.role or 'pod'}"] if short.ever else []
     return "; ".join(filter(None, [*parts, _lacks(short)]))
 
 

@@ -143,7 +143,7 @@ def cluster_map(
     }
     shares = (share for by_owner in used.values() for share in by_owner.values())
     running = {share.owner for share in shares if share.running and share.owner.is_job}
-    rows = line_rows(line.gangs, owners, looks, now)
+    rows = line_rows(line, owners, looks, now)
     legend, others = _legend(used, looks)
     matching = _filtered(nodes, rooms, query)
     groupings = _groupings(nodes)

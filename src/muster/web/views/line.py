@@ -1,11 +1,13 @@
 """The line: who waits, why and for what; who waits for a quota; who holds room; who was placed.
 
 The scheduler publishes its line in order. Pods without a node that are in no row of it (of another
-scheduler, held back by a gate, or just created) follow, with the words of `arena explain`.
+scheduler, held back by a gate, or just created) follow, with the words of `arena explain`. To a
+reader who may not read the line the pods tell their places.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from datetime import datetime, timedelta
 from functools import partial
@@ -63,11 +65,15 @@ class PublishedLine(NamedTuple):
 
     gangs: Sequence[WaitingGang] = ()
     holds: Sequence[HeldRoom] = ()
+    is_read: bool = True
+    """Whether there is one that the reader may read."""
 
 
 def published(config_maps: Iterable[ConfigMap]) -> PublishedLine:
     """The line; empty if no scheduler of ours has written one."""
-    data = next((config_map.data for config_map in config_maps), {})
+    data = next((config_map.data for config_map in config_maps), None)
+    if data is None:
+        return PublishedLine(is_read=False)
     return PublishedLine(waiting_line_format.read(data), waiting_line_format.read_holds(data))
 
 
@@ -150,12 +156,12 @@ def line_view(
 ) -> LineView:
     """`jobs`: the jobs as the server has them, each with its kind."""
     owners = GangOwners(pods)
-    rows = line_rows(line.gangs, owners, looks, now)
+    rows = line_rows(line, owners, looks, now)
     quotas = quota_rows(jobs, looks, now)
     return LineView(
         rows=_with_holders(rows[:MAX_ROWS], line.gangs, pods),
         total=len(rows),
-        in_line=len(line.gangs),
+        in_line=sum(row.place > 0 for row in rows),
         quotas=quotas[:MAX_ROWS],
         in_quotas=len(quotas),
         holds=hold_rows(line.holds, owners, looks),
@@ -165,20 +171,20 @@ def line_view(
 
 
 def line_rows(
-    line: Iterable[WaitingGang], owners: GangOwners, looks: Looks, now: datetime
+    line: PublishedLine, owners: GangOwners, looks: Looks, now: datetime
 ) -> tuple[LineRow, ...]:
     """The published line, and after it the pods without a node that it does not have."""
     rows, known = [], set()
-    for row in sorted(line, key=lambda row: row.place):
+    for row in sorted(line.gangs, key=lambda row: row.place):
         owner = owners.of(row.dialect, row.gang)
         known.add(owner)
         make = partial(_published, row, owner, looks, now)
         rows.append(guarded(make, partial(_not_shown, owner, row.place), row.gang))
     for owner, pods in owners.waiting.items():
         if owner not in known:
-            make = partial(_unpublished, owner, pods, looks, now)
+            make = partial(_unpublished, owner, pods, line, looks, now)
             rows.append(guarded(make, partial(_not_shown, owner), owner))
-    return tuple(rows)
+    return tuple(sorted(rows, key=lambda row: row.place or math.inf))
 
 
 def quota_rows(
@@ -242,14 +248,18 @@ def _published(row: WaitingGang, owner: Owner, looks: Looks, now: datetime) -> L
     )
 
 
-def _unpublished(owner: Owner, pods: Sequence[Pod], looks: Looks, now: datetime) -> LineRow:
+def _unpublished(
+    owner: Owner, pods: Sequence[Pod], line: PublishedLine, looks: Looks, now: datetime
+) -> LineRow:
     created = [pod.metadata.creation_timestamp for pod in pods]
     since = min(filter(None, created), default=None)
+    explanation = explain_job(owner.name, pods, () if line.is_read else None, now)
     return LineRow(
+        place=explanation.place,
         owner=owner,
         look=looks.of(owner),
         initials=initials(owner.name),
-        reason=explain_job(owner.name, pods, (), now).text,
+        reason=explanation.reason or explanation.text,
         members=f"{count(len(pods), 'pod')} without a node",
         priority=max(pod.spec.priority for pod in pods),
         since=since,

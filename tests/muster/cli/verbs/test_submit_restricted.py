@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kubekit.errors import UsageError
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Raw
 from muster.jobs.build import job_manifest
@@ -109,6 +110,15 @@ def pod(site: Site, **flags: Any) -> Raw:
 def test_a_job_of_another_namespace_keeps_the_user_of_its_image() -> None:
     assert "securityContext" not in pod(Site())
     assert pod(Site(), run_as_user="7")["securityContext"] == {"runAsUser": 7}
+
+
+def test_tensorboard_is_refused_with_logs_that_are_on_a_node() -> None:
+    """The pods would never be created."""
+    with pytest.raises(UsageError, match="--tensorboard keeps the logs") as refused:
+        pod(SITE, tensorboard=True)
+
+    assert "--data=CLAIM:/data --logdir=/data/logs" in refused.value.hint
+    assert pod(SITE, tensorboard=True, data=("c:/data",), logdir="/data/logs")
 
 
 def test_the_user_may_be_chosen() -> None:

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from kubekit.objects.core import Lease, LeaseSpec, Node, Pod
 from kubekit.objects.kinds import DEPLOYMENTS, LEASES
-from kubekit.objects.meta import ObjectMeta
+from kubekit.objects.meta import Key, ObjectMeta
 from kubekit.rights import MissingRight, Rule, expand
 from muster.cli import main
 from muster.cli.verbs.doctor import print_findings
+from muster.contract.job_kinds import JOB_KINDS
 from muster.contract.scheduler_rights import NAMES, name_lease
 from muster.contract.unserved_fields import Unserved
 from muster.contract.waiting_line_format import DATA_KEY, WaitingGang
@@ -26,6 +27,8 @@ from muster.install.doctor.checks import Finding, judge, scheduler_names
 from muster.install.doctor.facts import BrokenRole, Component, Facts
 from muster.install.doctor.fixes import install_again
 from muster.install.doctor.rights import recognised
+from muster.jobs.job_status import QuotaWait
+from muster.jobs.quota_line import Standing, rank
 from muster.jobs.view.events import Event
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
@@ -225,6 +228,40 @@ def test_faults_that_cannot_be_planted(given: dict[str, object], text: str) -> N
     assert text in [row.text for row in judge(facts(**given)) if row.level != "ok"]
 
 
+def test_a_sentence_about_fields_without_effect_is_said_once_and_the_fix_names_its_gang() -> None:
+    unserved = {
+        "t/a": [Unserved("scheduleTimeoutSeconds", "7", "no timeout")],
+        "t/b": [Unserved("schedulingPolicy.queue", "q", "no queues")],
+        "t/c": [Unserved("queue", "q", "no queues")],
+    }
+
+    (found,) = (row for row in judge(facts(unserved=unserved)) if "no effect" in row.text)
+
+    assert found.text == (
+        "3 gangs name fields that have no effect. queue of t/b, t/c: no queues; "
+        "scheduleTimeoutSeconds of t/a: no timeout"
+    )
+    assert found.fix == "arena explain b -n t"
+
+
+def in_quota(name: str, gpus: int, why: str = "refused") -> tuple[Standing, str]:
+    resource = "requests.nvidia.com/gpu"
+    wait = QuotaWait("gpus", {resource: str(gpus)}, {resource: "8"}, since="noon")
+    return Standing(rank(wait, "", name), "TFJob", Key("t", name), name, wait), why
+
+
+def test_jobs_in_the_line_of_a_quota_are_found_and_first_one_that_can_never_start() -> None:
+    waiting = [in_quota("a", 4), in_quota("big", 16, "can never start"), in_quota("c", 8)]
+
+    found = [row for row in judge(facts(in_quotas=waiting)) if row.check == "quotas"]
+
+    assert [(row.level, row.text) for row in found] == [
+        ("warning", "t/big since noon: can never start"),
+        ("warning", "t/a since noon: refused; 1 more job in the line of gpus"),
+    ]
+    assert found[0].fix == "arena explain big -n t"
+
+
 def test_a_component_that_is_not_ready_for_want_of_rights_points_to_them() -> None:
     pod = {"serviceAccountName": "muster-operator", "containers": [{"name": "operator"}]}
     spec = {"replicas": 2, "template": {"spec": pod}}
@@ -395,6 +432,7 @@ def test_a_component_that_is_missing_is_added_to_those_that_are_there(
 def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFixture[str]) -> None:
     """An ordinary user may list nothing in the whole cluster."""
     kinds = ["customresourcedefinitions.apiextensions.k8s.io", "deployments.apps", "pods", "nodes"]
+    kinds += [kind.resource for kind in JOB_KINDS]
     unread = [*kinds, "leases.coordination.k8s.io", "configmaps kube-system/muster-line"]
 
     findings = judge(facts(local=False, unread=unread))
@@ -402,7 +440,7 @@ def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFix
     assert [row.check for row in findings if row.level == "ok"] == ["api server", "clocks"]
     assert [row.level for row in findings].count("warning") == len(unread)
     print_findings(findings)
-    assert capsys.readouterr().out.splitlines()[-1] == "no errors, 6 warnings"
+    assert capsys.readouterr().out.splitlines()[-1] == "no errors, 10 warnings"
 
 
 def reported(message: str, name: str = "j") -> dict[MissingRight, str]:

@@ -16,8 +16,8 @@ BY_BIG = "preempted by ns/big, which has a higher priority"
 ROOM = "0 of 2 workers fit; short 2 cpu"
 
 
-def running(gang: str = "replica") -> Model:
-    raw = manifest(roles={"Worker": replica(2)})
+def running(gang: str = "replica", workers: int = 2) -> Model:
+    raw = manifest(roles={"Worker": replica(workers)})
     raw["metadata"]["annotations"] = {"muster.dev/restart": gang}
     model = Model(raw)
     model.settle()
@@ -180,6 +180,16 @@ def test_the_owner_is_told_who_evicted_a_pod_from_where_and_why(
     assert model.view.reason == ""
     assert [e.message for e in model.events if e.reason == "Interrupted"] == [
         f"a replica was {words}"
+    ]
+
+
+def test_replicas_that_are_preempted_together_are_counted() -> None:
+    model = running(workers=3)
+    preempt(model, "j-worker-0", "j-worker-1")
+    model.settle()
+
+    assert [e.message for e in model.events if e.reason == "Interrupted"] == [
+        f"2 replicas were {BY_BIG}"
     ]
 
 

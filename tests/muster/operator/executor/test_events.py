@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kubekit.client.client import Client
+from kubekit.client.request import Response
 from kubekit.telemetry.metrics import REGISTRY
 from muster.operator.daemon import Options, build
 from tests.api_in_memory import ApiInMemory, status_response
@@ -18,7 +20,6 @@ from tests.muster.words import exited
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kubekit.client.request import Response
     from kubekit.objects.meta import Raw
 
 pytestmark = pytest.mark.looptime
@@ -266,6 +267,47 @@ async def test_a_quota_that_refuses_pods_again_and_again_is_told_once_per_wait()
         await asyncio.sleep(60)  # pace: virtual
 
     assert len(server.told()) == 2
+
+
+async def test_pods_that_are_created_before_a_quota_refuses_another_have_their_event() -> None:
+    server = WithQuota()
+    async with operating(server):
+        await submit(server)
+
+    events = [obj for path, obj in server.objects.items() if "/events/" in path]
+    told = [row["message"] for row in events if row["reason"] == "SuccessfulCreatePod"]
+    assert told[0].startswith("Created pod: j-")
+    assert len(server.told()) == 1
+
+
+class WithTerminatingNamespace(ApiInMemory):
+    """A server that deletes the namespace: nothing new is created in it."""
+
+    is_terminating = False
+
+    def _create(self, path: str, body: Raw) -> Response:
+        if not self.is_terminating:
+            return super()._create(path, body)
+        why = "unable to create new content in namespace ns because it is being terminated"
+        cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace", "message": why}
+        status = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": why}
+        details = {"name": "j", "kind": "pods", "causes": [cause]}
+        return Response(403, {}, json.dumps({**status, "details": details}).encode())
+
+
+async def test_in_a_namespace_that_is_being_deleted_nothing_is_created_again_or_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = WithTerminatingNamespace()
+    async with operating(server):
+        await submit(server)
+        server.is_terminating = True
+        server.remove(f"{POD}/j-worker-1")
+        await asyncio.sleep(600)  # pace: virtual
+        tries = [row for row in server.requests if (row.method, row.path) == ("POST", POD)]
+
+    assert len(tries) <= 5  # three of the start
+    assert [row.message for row in caplog.records if row.levelname == "WARNING"] == []
 
 
 async def test_an_ordinary_job_emits_few_events() -> None:

@@ -108,7 +108,7 @@ async def test_a_small_node_beside_a_full_one_is_called_small() -> None:
     await cluster.run()
 
     assert cluster.reason("big") == (
-        "the worker fits on no node; short 2 nvidia.com/gpu; 1 node too small, 1 full"
+        "no node has room for the worker; short 2 nvidia.com/gpu; 1 node too small, 1 full"
     )
 
 

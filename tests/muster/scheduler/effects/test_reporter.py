@@ -23,6 +23,7 @@ from muster.contract.gang import GangKey
 from muster.contract.gang_dialects import single_pod_gang
 from muster.contract.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
 from muster.contract.waiting_line_format import IN_LINE, WaitingGang
+from muster.jobs import names
 from muster.scheduler.decisions.decision import Bind, Delete, Report
 from muster.scheduler.decisions.gang_decision import consider
 from muster.scheduler.decisions.reasons import Reason
@@ -669,6 +670,23 @@ async def test_a_field_that_is_not_served_has_one_event_on_the_group() -> None:
     assert texts == ["queue (research)", "volcano.sh/qos-level (LS)"]
     event = next(body for kind, _, body in writes.log if kind is EVENTS)
     assert (event["involvedObject"]["kind"], event["type"]) == ("PodGroup", "Warning")
+
+
+async def test_a_field_that_the_operator_copied_from_a_job_is_told_on_the_job_alone() -> None:
+    state, key = naming(spec={"queue": "research"}, marks={"volcano.sh/qos-level": "LS"})
+    before = state.index.gangs[key].declared
+    assert before is not None
+    copied = replace(before.metadata, labels=names.selector("tfjob-controller", "g"))
+    written = volcano_group("g", 1, spec={"queue": "research"})
+    group = replace(written, metadata=copied)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    async with reporting(state) as (reporter, writes):
+        reporter.not_served(key)
+        await asyncio.sleep(1)
+
+    assert [text.partition(" has no effect: ")[0] for text in told(writes)] == [
+        "volcano.sh/qos-level (LS)"
+    ]
 
 
 async def test_another_value_has_another_event() -> None:

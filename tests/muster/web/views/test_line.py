@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
-from kubekit.objects.meta import Raw
-from muster.contract.waiting_line_format import HeldRoom, WaitingGang
+from kubekit.objects.core import Pod
+from kubekit.objects.meta import Condition, Raw
+from muster.contract.waiting_line_format import IN_LINE, HeldRoom, WaitingGang
 from muster.scheduler.decisions import reasons
 from muster.web import render
 from muster.web.views.line import WAITS_FOR, LineView, PublishedLine, line_view, published
@@ -55,6 +57,37 @@ def test_a_gang_says_its_place_why_what_is_short_and_who_has_it() -> None:
     assert row.members == "2 pods without a node; starts with 2"
     assert (row.waited, row.since) == (240.0, NOW - timedelta(minutes=4))
     assert '<a href="/jobs/default/TFJob/llama">llama</a>' in html(show(LLAMA))
+
+
+def in_line(name: str, place: str) -> Pod:
+    """A pod that waits, with the place that the scheduler wrote on it."""
+    waits = pod(f"{name}-0", job=name, gpus=2, message="short 3 GPUs")
+    written = Condition(IN_LINE, "True", message=place, last_transition_time=NOW)
+    (scheduled,) = waits.status.conditions
+    since = replace(scheduled, last_transition_time=NOW)
+    return replace(waits, status=replace(waits.status, conditions=(since, written)))
+
+
+def test_to_a_reader_who_may_not_read_the_line_the_pods_tell_their_places() -> None:
+    pods = [in_line("late", "7/9"), in_line("early", "2/9"), pod("new-0", job="new")]
+
+    view = line_view(pods, published([]), Looks(), NOW)
+
+    assert [(row.owner.name, row.place) for row in view.rows] == [
+        ("early", 2),
+        ("late", 7),
+        ("new", 0),
+    ]
+    assert view.rows[0].reason == "short 3 GPUs"
+    assert "3 jobs waiting, 2 of them in the scheduler&#39;s line" in html(view).replace(
+        "'", "&#39;"
+    )
+
+
+def test_a_cluster_without_a_line_is_not_said_to_have_one_of_nobody() -> None:
+    view = line_view([pod("a-0", job="a"), pod("b-0", job="b")], published([]), Looks(), NOW)
+
+    assert "2 jobs waiting.</p>" in html(view)
 
 
 def refused(name: str, minute: int, priority: int = 0, quota: str = "team") -> Raw:
