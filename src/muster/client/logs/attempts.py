@@ -96,6 +96,15 @@ def last_attempt(attempts: Sequence[PodLog], pod: Key, container: str = "") -> L
     return LogSource(pod, rows[-1], len(rows), len(rows)) if rows else None
 
 
+def attempts_after(
+    attempts: Sequence[PodLog], pod: Key, uid: str, container: str = ""
+) -> list[tuple[int, LogSource]]:
+    """The attempts after those in the pod with this UID, if it has any, with their numbers."""
+    rows = list(enumerate(at_container(attempts, pod.name, container), 1))
+    last = max((number for number, row in rows if row.pod_uid == uid), default=len(rows))
+    return [(number, LogSource(pod, row)) for number, row in rows[last:]]
+
+
 def attempt_that_failed(attempts: Sequence[PodLog], failed: FailedAttempt) -> LogSource | None:
     """The attempt whose failure ended the job, if it is kept."""
     rows = at_container(attempts, failed.pod_name, failed.container)

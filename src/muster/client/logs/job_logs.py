@@ -242,7 +242,7 @@ def follow_replica(
     """
     found = client.find(PODS, pod)
     replica = replica_of(found) if found is not None else None
-    empty, former = True, ""
+    empty, former, read = True, "", ""
     while True:
         uid = ""
         log = follow_log(client, pod, options, notify, former=former)
@@ -258,16 +258,31 @@ def follow_replica(
         except BadRequest:
             _get_job(client, followed)  # the job may be gone, and its logs with it
             raise
+        read = uid or read
         successor = _wait_for_successor(client, followed, pod.name, uid, replica, notify)
         if successor is None:
             break
         options, former = options._replace(tail=None, since=None), pod.name
         pod, replica = successor.metadata.key, replica_of(successor)
-    if empty:
-        rows = attempts.attempts_of_pod(client, pod)
+    for chunk in _unread_attempts(client, pod, options, notify, read="" if empty else read):
+        yield pod, chunk
+
+
+def _unread_attempts(
+    client: BlockingClient, pod: Key, options: LogOptions, notify: Notify, *, read: str
+) -> Iterator[bytes]:
+    """The last attempt, if nothing was read; else those after the pod with the UID `read`.
+
+    A pod may come, fail and be gone with the end of the job, between two looks at the job.
+    """
+    rows = attempts.attempts_of_pod(client, pod)
+    if not read:
         if last := attempts.last_attempt(rows, pod, options.container):
-            for chunk in read_attempt(client, last, options, notify):
-                yield pod, chunk
+            yield from read_attempt(client, last, options, notify)
+        return
+    for number, later in attempts.attempts_after(rows, pod, read, options.container):
+        notify(attempts.announcement(pod.name, number))
+        yield from read_attempt(client, later, options._replace(tail=None, since=None), notify)
 
 
 def _wait_for_successor(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
 
 from kubekit.client.blocking_client import BlockingClient
-from kubekit.objects.core import Pod
+from kubekit.objects.core import Pod, PodLog
 from kubekit.objects.kinds import PODS
-from kubekit.objects.meta import Key
+from kubekit.objects.meta import Key, ObjectMeta
 from kubekit.request_errors import NotFound, Unreachable
 from muster.client.jobs import lookup
 from muster.client.logs import job_logs
@@ -84,9 +85,15 @@ class Job:
 
 
 def follow(
-    monkeypatch: pytest.MonkeyPatch, job: Job, logs: list[tuple[bytes, str] | Exception]
+    monkeypatch: pytest.MonkeyPatch,
+    job: Job,
+    logs: list[tuple[bytes, str] | Exception],
+    kept: Mapping[str, bytes] = MappingProxyType({}),
 ) -> tuple[bytes, list[str]]:
-    """The followed log and the notes, where each pod has one log and its UID."""
+    """The followed log and the notes, where each pod has one log and its UID.
+
+    `kept` are the logs that the cluster keeps, by the UID of their pods.
+    """
     scripts, notes = iter(logs), list[str]()
 
     def follow_log(*_: object, former: str) -> Generator[bytes, None, str]:
@@ -104,7 +111,16 @@ def follow(
             return pod("1")
 
         def list(self, *_: object, **__: object) -> Any:
-            raise NotFound("only the local cluster serves PodLogs")
+            if not kept:
+                raise NotFound("only the local cluster serves PodLogs")
+            rows = [
+                PodLog(ObjectMeta(name=uid, namespace="default"), POD.name, uid, "c")
+                for uid in kept
+            ]
+            return type("L", (), {"items": rows})
+
+        def log_of(self, kind: object, key: Key, **_: object) -> Iterator[bytes]:
+            return iter([kept[key.name]])
 
     monkeypatch.setattr(job_logs, "POLL_SECONDS", 0)
     monkeypatch.setattr(job_logs, "follow_log", follow_log)
@@ -130,6 +146,17 @@ def test_a_replica_that_succeeded_has_no_next_pod(monkeypatch: pytest.MonkeyPatc
     job = Job([[pod("1", "Succeeded")]])
 
     assert follow(monkeypatch, job, [(b"a", "1")]) == (b"a", [])
+
+
+def test_an_attempt_that_came_and_went_with_the_end_of_the_job_is_read_from_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = {"0": b"z", "1": b"a", "2": b"b"}
+
+    text, notes = follow(monkeypatch, Job([]), [(b"a", "1")], kept)
+
+    assert text == b"ab"
+    assert notes == ["-- j-worker-0: attempt 3 --"]
 
 
 def test_a_pod_that_is_deleted_before_it_starts_is_followed_by_the_next(
