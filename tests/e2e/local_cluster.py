@@ -107,16 +107,15 @@ class LocalCluster:
         return BlockingClient(kube_config.load(self.home / "kubeconfig"))
 
     def shim_of(self, pod: str) -> int:
-        """The host pid of the shim of the pod's container."""
+        """The host pid of the shim of the pod's container; commands run in it have later shims."""
         uid = self.pod(pod).metadata.uid
-        pids = [
-            process.info["pid"]
-            for process in psutil.process_iter(["pid", "cmdline"])
+        shims = [
+            (process.info["create_time"], process.info["pid"])
+            for process in psutil.process_iter(["pid", "cmdline", "create_time"])
             if any("shim" in word for word in process.info["cmdline"] or [])
             and any(uid in word for word in process.info["cmdline"] or [])
         ]
-        assert len(pids) == 1, pids
-        return int(pids[0])
+        return int(min(shims)[1])
 
     def inside(self, pod: str) -> str:
         """The node's files about a pod, and the pod's processes."""

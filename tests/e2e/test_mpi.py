@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kubekit.objects.meta import Raw
@@ -110,6 +111,42 @@ def test_a_job_whose_worker_is_deleted_trains_again_to_its_end(local: LocalClust
     local.arena("delete", "lost")
 
 
+def test_a_job_whose_worker_is_killed_trains_again_to_its_end(local: LocalCluster) -> None:
+    """mpirun of Open MPI 5 mostly exits 0, and its end is often reported before the worker's."""
+    kill_worker_1(local, "crashed", "--retry=3")
+
+    job = local.wait_job("crashed", "SUCCEEDED", "FAILED", timeout=120)
+    assert (job["status"], job["restarts"]) == ("SUCCEEDED", 1)
+    assert "step 60 " in local.arena("logs", "crashed").stdout
+    local.arena("delete", "crashed")
+
+
+def test_a_job_without_retry_whose_worker_is_killed_fails_and_blames_it(
+    local: LocalCluster,
+) -> None:
+    kill_worker_1(local, "once")
+
+    job = local.wait_job("once", "SUCCEEDED", "FAILED", timeout=60)
+    assert job["status"] == "FAILED"
+    assert job["reason"].startswith("worker 1 ")
+    local.arena("delete", "once")
+
+
+def kill_worker_1(local: LocalCluster, name: str, *flags: str) -> None:
+    """Submit a job, and kill the main process of its worker 1 while it trains."""
+    train = f"mpirun python -m mpi4py {SCRIPT} --steps=60 --pause=0.1 --report=1"
+    submit(local, name, train, "--gpus=2", *flags)
+    until(
+        lambda: "step 3 " in local.arena("logs", name, check=False).stdout,
+        timeout=60,
+        every=0.2,
+        what="training",
+    )
+    # What mpirun runs by exec in the pod was started later.
+    started = psutil.Process(local.shim_of(f"{name}-worker-1")).children()
+    min(started, key=psutil.Process.create_time).kill()
+
+
 def test_a_running_launcher_sees_workers_that_are_added(local: LocalCluster) -> None:
     """An elastic launcher (horovodrun --host-discovery-script) runs this script periodically."""
     look = "until /etc/mpi/discover_hosts.sh | grep worker-2; do sleep 0.1; done"
@@ -161,8 +198,10 @@ def test_a_launcher_with_gpus_runs_ranks_too(local: LocalCluster) -> None:
     local.arena("delete", "both")
 
 
-def submit(local: LocalCluster, name: str, command: str, gpus: str = "--gpus=2") -> None:
-    flags = (gpus, "--workers=2", "--gang=true", "--clean-task-policy=Running")
+def submit(
+    local: LocalCluster, name: str, command: str, gpus: str = "--gpus=2", *more: str
+) -> None:
+    flags = (gpus, "--workers=2", "--gang=true", "--clean-task-policy=Running", *more)
     local.arena("submit", "mpi", f"--name={name}", "--image=python:3.12", *flags, command)
 
 

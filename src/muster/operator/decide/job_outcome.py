@@ -7,7 +7,8 @@ die with it; limits come after restarts, because a restart may be the one that e
 
 One crash is one failure. The replicas that lose their peer fail too, and their node may report them
 first. So a failure that may be a consequence waits a few seconds for its cause; failures that are
-consequences are not counted, and the first other one is to blame.
+consequences are not counted, and the first other one is to blame. The end of an MPI launcher that
+restarts with its workers may always be a consequence, even with exit code 0.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ class Assessment:
     replaced: tuple[Pod, ...]
     """Pods to delete, so that new pods replace them."""
     waits: tuple[float, ...] = ()
-    """Seconds until failures whose cause is not known yet are judged."""
+    """Seconds until ends whose cause is not known yet are judged."""
 
 
 _PATIENCE = 5.0
 """Seconds in which the failure that caused another becomes known: nodes report every second."""
+_LAUNCHER_PATIENCE = 2.0
+"""Seconds after the end of an MPI launcher in which a worker's failure before it becomes known."""
 _SAME_CAUSE = 60.0
 """Seconds in which a replica that crashed and restarts in place makes another fail."""
 
@@ -89,7 +92,10 @@ class _Assessor:
         replaced: list[Pod] = []
         replaced_before = {*self.status.replaced_uids}
         if self._has_succeeded():
-            self._succeed(wanted)
+            if left := self._seconds_to_success():
+                self.waits = (left,)
+            else:
+                self._succeed(wanted)
         elif (left := self._seconds_to_cause()) and not self._end_by_limit():
             self.waits = (left,)
         elif self.status.outcome is None and not self._fail(wanted):
@@ -186,15 +192,33 @@ class _Assessor:
             if action is FailureAction.FATAL
             or (action is FailureAction.RETRY and self._restarts_together(pod))
         ]
-        if self._is_lost() or not all(map(pod_status.may_be_consequence, failed)):
+        if self._is_lost():
             return 0.0
-        ends = [at for pod in failed if (at := pod_status.ended_at(pod)) is not None]
+        ends = [pod_status.ended_at(pod) for pod in failed]
+        return self._seconds_left(ends, min(map(self._patience, failed), default=0.0))
+
+    def _patience(self, failed: Pod) -> float:
+        """Seconds for which this failure waits for its cause."""
+        if pod_status.may_be_consequence(failed):
+            return _PATIENCE
+        is_launcher = pod_failure.ends_with_workers(self.job, failed)
+        return _LAUNCHER_PATIENCE if is_launcher else 0.0
+
+    def _seconds_to_success(self) -> float:
+        """Seconds for which the success of a launcher waits; 0: it is believed."""
+        launchers = [p for p in self.counted if pod_failure.ends_with_workers(self.job, p)]
+        ends = [pod_failure.ended_at(self.job, pod) for pod in launchers]
+        return self._seconds_left(ends, _LAUNCHER_PATIENCE)
+
+    def _seconds_left(self, ends: Sequence[datetime | None], patience: float) -> float:
+        """Seconds until the other pods had this long after the first of these ends to fail."""
+        known = [at for at in ends if at is not None]
         others = any(not pod.finished for pod in job_conditions.not_terminating(self.counted))
-        if not ends or not others:
+        if not known or not others:
             return 0.0
         # A node whose clock differs from ours is not waited for.
-        elapsed = (self.now - min(ends)).total_seconds()
-        return _PATIENCE - elapsed if 0 <= elapsed < _PATIENCE else 0.0
+        elapsed = (self.now - min(known)).total_seconds()
+        return patience - elapsed if 0 <= elapsed < patience else 0.0
 
     def _find_break(self, wanted: Sequence[Replica], restarted: Sequence[Pod]) -> None:
         """Find out whether the gang is broken; what its other replicas do then does not count."""
@@ -237,7 +261,7 @@ class _Assessor:
             replica_spec = replica_spec_of(self.job, pod)
             failed = pod.status.phase == "Failed" or self._is_interrupted(pod)
             if failed and replica_spec is not None:
-                lost = self._lost_worker(pod) is not None
+                lost = self._lost_any_worker(pod)
                 action = pod_failure.action_on_failure(self.job, replica_spec, pod)
                 failures.append((pod, FailureAction.REPLACE if lost else action))
         return failures
@@ -247,7 +271,13 @@ class _Assessor:
         replica_spec = replica_spec_of(self.job, pod)
         container = replica_spec.container if replica_spec else ""
         stopped = pod_failure.ended_by_deletion(pod, container)
-        return stopped or self._lost_worker(pod) is not None
+        return stopped or self._lost_any_worker(pod)
+
+    def _lost_any_worker(self, pod: Pod) -> bool:
+        """Whether this is a launcher that ended because a worker was deleted or had failed."""
+        if pod_failure.lost_failed_worker(self.job, pod, self.present):
+            return True
+        return self._lost_worker(pod) is not None
 
     def _lost_worker(self, pod: Pod) -> int | None:
         if not self._is_launcher(pod):

@@ -6,7 +6,8 @@ replaced whatever its restart policy, and does not count for backoffLimit. A pod
 because it exceeded its own limit of disk has failed: it would do so again. A pod that exits 0 after
 it was asked to stop is replaced too: its training is not complete. So is an MPI launcher that ends
 because a worker was deleted: Open MPI 5 prints that it "has lost communication with a remote
-daemon", and mostly exits 0.
+daemon", and mostly exits 0. Where replicas restart together, so is a launcher that ends after a
+worker failed, whatever its exit code.
 
 The event ExitedWithCode has training-operator's words. training-operator reports an end at every
 reconcile that sees it. Here each end is reported once: the operator remembers the reported ends of
@@ -189,6 +190,31 @@ def lost_worker(
         if lost:
             return index
     return None
+
+
+def ends_with_workers(job: Job, pod: Pod) -> bool:
+    """Whether this pod is a launcher that restarts together with its workers and needs them all."""
+    spec = replica_spec_of(job, pod)
+    if spec is None or spec.role != "Launcher" or _survives_lost_workers(spec):
+        return False
+    return spec.role in job.restarts_together
+
+
+def lost_failed_worker(job: Job, launcher: Pod, pods: Sequence[Pod]) -> bool:
+    """Whether a worker had failed when this launcher ended, and makes it restart too."""
+    at = ended_at(job, launcher) if launcher.finished else None
+    if at is None or not ends_with_workers(job, launcher):
+        return False
+    workers = (pod for pod in pods if role_of(job, pod) == "Worker")
+    ends = (ended_at(job, pod) for pod in workers if pod.status.phase == "Failed")
+    return any(end is not None and end <= at for end in ends)
+
+
+def ended_at(job: Job, pod: Pod) -> datetime | None:
+    """When the pod's container that trains ended, if known."""
+    replica_spec = replica_spec_of(job, pod)
+    end = _end(pod, replica_spec.container) if replica_spec is not None else None
+    return end.finished_at if end is not None else None
 
 
 def _within(after: datetime, time: datetime | None, until: datetime) -> bool:

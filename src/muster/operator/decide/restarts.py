@@ -132,9 +132,9 @@ def seconds_to_start(job: Job, status: JobStatus, now: datetime) -> float | None
 
 
 def seconds_to_deadlines(job: Job, status: JobStatus, now: datetime) -> list[float]:
-    """Seconds to each deadline that the job has."""
+    """Seconds to each deadline that is to come."""
     both = (seconds_to_deadline(job, status, now), seconds_to_start(job, status, now))
-    return [left for left in both if left is not None]
+    return [left for left in both if left is not None and left > 0]
 
 
 def _counted_restarts(job: Job, pod: Pod) -> int:

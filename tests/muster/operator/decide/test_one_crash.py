@@ -227,16 +227,196 @@ def test_an_evaluator_fails_and_restarts_alone() -> None:
     assert {name for name in before if uids(model)[name] == before[name]} == {"j-evaluator-0"}
 
 
+def launcher_of(model: Model) -> str:
+    """The launcher of the last attempt."""
+    return [name for name in model.pods if "launcher" in name][-1]
+
+
+def later_as_asked(model: Model) -> None:
+    """Decide again when the last decision asked for it."""
+    left = model.wait()
+    assert left is not None
+    model.later(left)
+    model.settle()
+
+
 def test_a_launcher_that_fails_is_retried_alone() -> None:
     model = running("MPIJob", runPolicy={"backoffLimit": 3})
     before = uids(model)
-    launcher = next(name for name in before if "launcher" in name)
-    crash(model, launcher, 1, BOOM)
+    crash(model, launcher_of(model), 1, BOOM)
     model.settle()
+    later_as_asked(model)
 
     assert model.status["restarts"] == 1
     assert before.items() <= uids(model).items()
     assert len(model.pods) == len(before) + 1
+
+
+PRRTE = "PRTE has lost communication with a remote daemon."
+ENDS = [(0, ""), (0, PRRTE), (1, BOOM), (1, PRRTE), (137, "")]
+"""How a launcher may end because it lost a worker."""
+
+
+@pytest.mark.parametrize("order", ["worker first", "launcher first", "together"])
+@pytest.mark.parametrize(("code", "words"), ENDS)
+def test_a_killed_worker_is_one_failure_however_and_whenever_its_launcher_ends(
+    code: int, words: str, order: str
+) -> None:
+    model = running("MPIJob", runPolicy={"backoffLimit": 3})
+    model.later(100)
+    before = uids(model)
+    kill_worker(model, code, words, order)
+
+    workers = {name for name in before if "worker" in name}
+    assert model.status["restarts"] == 1
+    assert model.status["restart"]["first"]["pod"] == "j-worker-1"
+    assert all(uids(model)[name] != before[name] for name in workers)
+    assert sum(restarting(model)) == 1
+    up(model)
+    model.later(100)
+    assert model.conditions() == ["Created", "Running"]
+    assert model.status["restarts"] == 1
+    crash(model, launcher_of(model), 0)
+    model.settle()
+    later_as_asked(model)
+    assert model.conditions()[-1] == "Succeeded"
+
+
+@pytest.mark.parametrize("order", ["worker first", "launcher first", "together"])
+@pytest.mark.parametrize(("code", "words"), ENDS)
+def test_a_killed_worker_fails_a_job_without_another_attempt_and_is_to_blame(
+    code: int, words: str, order: str
+) -> None:
+    model = running("MPIJob", "Never")
+    model.later(100)
+    kill_worker(model, code, words, order)
+
+    failure = model.status["failure"]
+    assert model.conditions()[-1] == "Failed"
+    assert (failure["first"]["pod"], failure["count"]) == ("j-worker-1", 1)
+    assert failure["withoutRetry"]
+
+
+def kill_worker(model: Model, code: int, words: str, order: str) -> None:
+    """Kill worker 1; the launcher ends a second later, and is perhaps reported first."""
+    launcher = launcher_of(model)
+    if order == "worker first":
+        crash(model, "j-worker-1", 137)
+        model.settle()
+        model.later(1)
+        if launcher in model.pods:
+            crash(model, launcher, code, words)
+        model.settle()
+        return
+    model.later(1)
+    crash(model, launcher, code, words)
+    if order == "launcher first":
+        before = uids(model)
+        model.settle()
+        model.later(1)
+        model.settle()
+        assert uids(model) == before
+        assert model.conditions() == ["Created", "Running"]
+        model.later(-1)
+    model.later(-1)
+    crash(model, "j-worker-1", 137)
+    model.later(2)
+    model.settle()
+
+
+def restarting(model: Model) -> list[bool]:
+    return [event.reason.endswith("Restarting") for event in model.events]
+
+
+def test_a_killed_worker_uses_up_the_last_attempt_of_a_job_whose_launcher_exits_0() -> None:
+    model = running("MPIJob", runPolicy={"backoffLimit": 1})
+    kill_worker(model, 0, PRRTE, "launcher first")
+
+    failure = model.status["failure"]
+    assert model.conditions()[-1] == "Failed"
+    assert (failure["code"], failure["failures"]) == ("BackoffLimitExceeded", 1)
+    assert failure["first"]["pod"] == "j-worker-1"
+
+
+def test_an_evicted_worker_runs_again_without_a_failure_though_its_launcher_exits_0() -> None:
+    model = running("MPIJob", "Never")
+    model.later(100)
+    before = uids(model)
+    end = {"terminated": {"exitCode": 0, "finishedAt": model.now.isoformat()}}
+    rows = [{"name": "mpi", "state": end}]
+    crash(model, launcher_of(model), 0, PRRTE)
+    model.pod("j-worker-1", phase="Failed", reason="Evicted", containerStatuses=rows)
+    model.settle()
+
+    assert model.conditions() == ["Created", "Restarting"]
+    assert "restarts" not in model.status
+    assert model.status["restart"]["first"]["pod"] == "j-worker-1"
+    assert uids(model)["j-worker-0"] != before["j-worker-0"]
+
+
+@pytest.mark.parametrize("deadline", [{}, {"activeDeadlineSeconds": 101}])
+def test_a_launcher_that_exits_0_is_believed_two_seconds_later(deadline: Raw) -> None:
+    model = running("MPIJob", runPolicy={"backoffLimit": 3, **deadline})
+    model.later(101)
+    before = uids(model)
+    crash(model, launcher_of(model), 0)
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+    model.later(1.5)
+    assert model.wait() == 0.5
+    model.settle()
+    assert (model.conditions(), uids(model)) == (["Created", "Running"], before)
+
+    later_as_asked(model)
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_a_launcher_that_exits_0_before_a_worker_is_killed_has_succeeded() -> None:
+    model = running("MPIJob", runPolicy={"backoffLimit": 3})
+    crash(model, launcher_of(model), 0)
+    model.later(1)
+    crash(model, "j-worker-1", 137)
+    model.settle()
+    later_as_asked(model)
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+def test_a_launcher_on_a_node_with_another_time_is_believed_at_once(ahead: int) -> None:
+    model = running("MPIJob")
+    model.later(ahead)
+    crash(model, launcher_of(model), 0)
+    model.later(-ahead)
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_an_elastic_launcher_that_exits_0_succeeds_at_once_without_the_killed_worker() -> None:
+    launcher = replica(1, "OnFailure", "mpi")
+    launcher["template"]["spec"]["containers"][0]["command"] = ["horovodrun", "-np", "2"]
+    roles = {"Worker": replica(3, "OnFailure", "mpi"), "Launcher": launcher}
+    model = running("MPIJob", roles=roles)
+    crash(model, "j-worker-1", 137)
+    crash(model, launcher_of(model), 0)
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+@pytest.mark.parametrize("order", ["launcher first", "together"])
+def test_the_launcher_decides_at_once_where_replicas_restart_alone(order: str) -> None:
+    model = running("MPIJob", settings=Settings())
+    launcher = launcher_of(model)
+    if order == "together":
+        crash(model, "j-worker-1", 137)
+    model.later(1)
+    crash(model, launcher, 0)
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
 
 
 def test_a_launcher_that_fails_with_a_worker_is_retried_with_all_workers() -> None:
