@@ -158,7 +158,7 @@ def _verdict(view: GangView) -> Verdict:
         no_group = Parked(reasons.no_group(view.key), Wake.OWN)
         return Verdict(no_group if members.pending else Idle())
     view.observed = True
-    if isinstance(view.phase, phase.Unseen) and not view.held and holds.all_come_back(view):
+    if isinstance(view.phase, phase.Unseen) and members.failed and not view.held:
         _recall_room(view)
     if phase.observe(view):
         view.drop_holds()
@@ -172,6 +172,8 @@ def _verdict(view: GangView) -> Verdict:
 
 def _recall_room(view: GangView) -> None:
     """Hold room again for a gang that was stopped before this process started, if there is any."""
+    if not holds.all_come_back(view):
+        return
     placeholders = tuple(holds.placeholders(view, missing_pods(view)))
     result = _trial(view, _demand(view, placeholders, ()))
     if not isinstance(result, Unplaced):
