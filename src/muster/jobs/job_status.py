@@ -8,6 +8,7 @@ are not in the struct, so no patch names them and they stay as they are.
 # No `from __future__ import annotations`: msgspec would have to compile each of them again.
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Any
@@ -233,7 +234,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     failures: dict[str, ReplicaFailures] = {}
     """By role and index (`worker-0`)."""
     in_place_restarts: dict[str, int] = field(name="restarted", default_factory=dict)
-    """Container restarts that are counted already, by pod."""
+    """Container restarts that are counted already, by pod; at the end, of the last pods."""
     gang_sizes: dict[str, int] = field(name="whole", default_factory=dict)
     """Replicas per role when the gang last ran complete."""
     unclaimed_pods: tuple[str, ...] = field(name="unclaimed", default=())
@@ -293,14 +294,17 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
         """`replica_statuses`, empty while they are unset."""
         return self.replica_statuses or {}
 
-    def restarts_to_come(self, pods: Iterable[Pod]) -> int:
-        """The restarts of these pods that `restarts` counts and that nodes still delay."""
+    def restarts_to_come(self, pods: Iterable[Pod]) -> Counter[str]:
+        """The restarts that `restarts` counts and that nodes still delay, by pod."""
         counted = self.in_place_restarts
-        rows = (
-            (counted.get(pod.metadata.name, 0), pod.status.all_container_statuses) for pod in pods
-        )
-        return sum(
-            max(0, count - sum(r.restart_count for r in row)) for count, row in rows if count
+        rows = [(pod, counted.get(pod.metadata.name, 0)) for pod in pods]
+        # Of a pod that is gone and known from its log alone, nothing is to come.
+        return +Counter(
+            {
+                pod.metadata.name: n - sum(row.restart_count for row in containers)
+                for pod, n in rows
+                if (containers := pod.status.all_container_statuses)
+            }
         )
 
     def without_transient(self) -> "JobStatus":

@@ -43,6 +43,12 @@ def replica(job: str, role: str, index: int) -> str:
     return f"{job}-{role.lower()}-{index}"
 
 
+def replica_key(job: str, pod: str) -> str:
+    """`worker-0`: role and index of the replica whose pod has this name."""
+    key = pod.removeprefix(f"{job}-")
+    return "launcher-0" if key.startswith("launcher-") else key
+
+
 def launcher(job: str, uid: str, attempt: int) -> str:
     """The name of an MPI launcher; its suffix is a hash of job and attempt.
 

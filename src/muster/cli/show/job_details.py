@@ -11,7 +11,7 @@ from muster.cli.show.messages import printable
 from muster.cli.show.table import table, underlined_table
 from muster.contract.job_explanation import JobExplanation, place_in_words
 from muster.jobs import names
-from muster.jobs.view.units import age, duration, local_time, next_try
+from muster.jobs.view.units import age, duration, gone_restarts, local_time, next_try
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 INSTANCES = ("NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE")
 RESTARTS = "RESTARTS"
 """The last column of the instances, if one of them has restarted: other tables are arena's."""
-_MAX_RESTARTS = 8
-"""Pods that are gone whose restarts are listed."""
 GPUS = ("INSTANCE", "NODE(IP)", "GPU(Requested)")
 EVENTS = ("SOURCE", "TYPE", "AGE", "MESSAGE")
 
@@ -113,16 +111,16 @@ def _instances(job: JobSummary, now: datetime, extras: Extras) -> str:
         for instance in job.instances
     ]
     columns = (*INSTANCES, RESTARTS) if restarted else INSTANCES
-    return f"Instances:\n{underlined_table(columns, rows, indent='  ')}"
+    shown = f"Instances:\n{underlined_table(columns, rows, indent='  ')}"
+    counts = gone_restarts(job.gone_restarts)
+    return f"{shown}\n  {counts}" if counts else shown
 
 
 def gone_pods(logs_command: str, restarts: Mapping[str, int]) -> list[str]:
     """Sentences about pods that are gone; the command is empty if their logs are gone too."""
     logs = f"their logs stay: {logs_command}" if logs_command else "their logs too"
-    rows = [f"{name} {count}" for name, count in restarts.items()]
-    more = [f"{len(rows) - _MAX_RESTARTS} more"] if len(rows) > _MAX_RESTARTS else []
-    counts = ", ".join([*rows[:_MAX_RESTARTS], *more])
-    return [f"Its pods are gone (cleaned up); {logs}", *([f"Restarts: {counts}"] if rows else ())]
+    counts = gone_restarts(restarts)
+    return [f"Its pods are gone (cleaned up); {logs}", *([counts] if counts else ())]
 
 
 def last_lines(lines: Sequence[str]) -> list[str]:
@@ -211,6 +209,8 @@ def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:
         "allocatedGPUs": job.allocated_gpus,
         "creationTimestamp": _unix(job.created),
     }
+    if job.gone_restarts:
+        data["goneRestarts"] = job.gone_restarts
     if extras.unenforced_limits:
         data["limitsNotEnforced"] = dict(extras.unenforced_limits)
     if extras.events is not None:

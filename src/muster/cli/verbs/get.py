@@ -32,7 +32,7 @@ from muster.client import server_tables
 from muster.client.jobs import explain, lookup, tensorboard_url
 from muster.client.jobs.usage import unenforced_limits
 from muster.client.jobs.waiting import logs_command
-from muster.client.logs.attempts import attempts_of_job, restarts_by_pod
+from muster.client.logs.attempts import attempts_of_job
 from muster.client.logs.last_lines import summary_with_last_lines
 from muster.client.server_tables import ObjectQuery
 from muster.jobs.job_state import PENDING
@@ -233,7 +233,7 @@ class _View:
         if not attempts and not any(job.ended):
             return []  # it never had pods
         command = logs_command(job) if attempts else ""
-        return job_details.gone_pods(command, restarts_by_pod(attempts) or job.earlier_restarts)
+        return job_details.gone_pods(command, job.gone_restarts)
 
     def _tensorboard(self, job: Key) -> tensorboard_url.TensorBoard | None:
         try:

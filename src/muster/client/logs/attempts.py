@@ -83,13 +83,6 @@ def at_container(attempts: Sequence[PodLog], pod: str, container: str = "") -> l
     return [log for log in rows if log.container == container]
 
 
-def restarts_by_pod(attempts: Sequence[PodLog]) -> dict[str, int]:
-    """The restarts of the pods that were restarted or recreated, by the name of the pod."""
-    counts = {log.pod_name: 0 for log in attempts}
-    counts = {name: len(at_container(attempts, name)) - 1 for name in counts}
-    return {name: count for name, count in sorted(counts.items()) if count > 0}
-
-
 def last_attempt(attempts: Sequence[PodLog], pod: Key, container: str = "") -> LogSource | None:
     """The last attempt at a container of a pod, if any is kept."""
     rows = at_container(attempts, pod.name, container)

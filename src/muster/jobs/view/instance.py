@@ -56,11 +56,12 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 def instance(
-    pod: Pod, *, leads: bool = False, earlier_restarts: int = 0, replaced: bool = False
+    pod: Pod, *, leads: bool = False, restarts: int | None = None, replaced: bool = False
 ) -> Instance:
-    """One pod, as a person sees it."""
+    """One pod, as a person sees it; `restarts` are those of its replica, if they are known."""
     labels = pod.metadata.labels
-    restarts = sum(c.restart_count for c in pod.status.container_statuses)
+    if restarts is None:
+        restarts = sum(row.restart_count for row in pod.status.all_container_statuses)
     crash = crash_of(pod)
     silent = pod.unreachable_since is not None
     if silent:
@@ -81,7 +82,7 @@ def instance(
         node_ip=pod.status.host_ip,
         ip=pod.status.pod_ip,
         created=pod.metadata.creation_timestamp,
-        restarts=earlier_restarts + restarts,
+        restarts=restarts,
         reason=reason,
         crash=crash,
         unreachable=silent,

@@ -79,8 +79,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     """Since when it is suspended."""
     earlier_seconds: int = 0
     """Seconds that it ran before its suspensions; `started` is its last start."""
-    earlier_restarts: dict[str, int] = {}
-    """Restarts of replicas before their present pods, by role and index (`worker-0`)."""
+    gone_restarts: dict[str, int] = {}
+    """Restarts of replicas that have no pod now, by role and index (`worker-0`)."""
     replicas: int = 0
     """The replicas that it should have; 0 if its manifest is invalid."""
     ended: dict[str, int] = {}
@@ -213,10 +213,10 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         remedy=job_state.remedy,
         failed_attempt=status.failed_attempt if state == FAILED else None,
         next_try=job_state.next_try,
-        restarts=status.restarts - status.unstarted - status.restarts_to_come(own_pods),
+        restarts=status.restarts - status.unstarted - status.restarts_to_come(own_pods).total(),
         suspended=suspended.transitioned_at if suspended and state == SUSPENDED else None,
         earlier_seconds=status.earlier_seconds,
-        earlier_restarts=status.earlier_restarts,
+        gone_restarts=_gone_restarts(key.name, own_pods, status),
         replicas=job.total if job is not None else 0,
         ended=replica_ends(job, status, own_pods) if state in (SUCCEEDED, FAILED) else {},
         preempted=status.preempted,
@@ -230,18 +230,43 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
 
 def _instances(pods: Sequence[Pod], leading: Pod | None, status: JobStatus) -> tuple[Instance, ...]:
     """The pods; the newest pod of a replica counts the restarts of the earlier ones too."""
-    earlier = status.earlier_restarts
-    newest = {order(pod)[:2]: pod for pod in sorted(pods, key=_stamp)}
-    restarts = {id(pod): earlier.get(f"{role}-{index}", 0) for (role, index), pod in newest.items()}
+    newest = {id(pod) for pod in {order(pod)[:2]: pod for pod in sorted(pods, key=_stamp)}.values()}
     return tuple(
         instance(
             pod,
             leads=pod is leading,
-            earlier_restarts=restarts.get(id(pod), 0),
-            replaced=pod.finished and order(pod)[0] == "launcher" and id(pod) not in restarts,
+            restarts=_restarts(pod, status, newest=id(pod) in newest),
+            replaced=pod.finished and order(pod)[0] == "launcher" and id(pod) not in newest,
         )
         for pod in pods
     )
+
+
+def _restarts(pod: Pod, status: JobStatus, *, newest: bool) -> int:
+    """The restarts of this pod's replica: those that the status counts, and its own."""
+    earlier = status.earlier_restarts.get(_replica_key(pod), 0)
+    leaving = pod.metadata.deletion_timestamp or pod.metadata.uid in status.replaced_uids
+    containers = pod.status.all_container_statuses
+    own = sum(row.restart_count for row in containers)
+    if not newest:
+        return 0 if earlier else own
+    if not containers or (earlier and leaving):
+        # Gone, or its own restarts may be among the earlier ones already.
+        own = status.in_place_restarts.get(pod.metadata.name, 0)
+    return earlier + own
+
+
+def _gone_restarts(job: str, pods: Iterable[Pod], status: JobStatus) -> dict[str, int]:
+    counts = Counter(status.earlier_restarts)
+    for name, count in status.in_place_restarts.items():
+        counts[names.replica_key(job, name)] += count
+    present = {_replica_key(pod) for pod in pods}
+    return {name: n for name, n in sorted(counts.items()) if n and name not in present}
+
+
+def _replica_key(pod: Pod) -> str:
+    role, index, _ = order(pod)
+    return f"{role}-{index}"
 
 
 def _discarded(pods: Sequence[Pod]) -> str:

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 UNKNOWN = "N/A"
 MAX_NAMES = 3
+_MAX_COUNTS = 8
 _SPLIT = re.compile(r"([0-9]+)")
 _SECONDS = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (31536000, 86400, "d"))
 """The units: the duration up to which each is used, its length and its letter."""
@@ -71,6 +72,14 @@ def count(number: int, noun: str) -> str:
 def named_or_counted(names: Sequence[str], noun: str) -> str:
     """`a, b`; of more than MAX_NAMES only the number: `7 pods`."""
     return ", ".join(names) if len(names) <= MAX_NAMES else count(len(names), noun)
+
+
+def gone_restarts(counts: Mapping[str, int]) -> str:
+    """`Restarts of replicas without a pod: worker-0 1, worker-1 2`; empty if there are none."""
+    rows = [f"{name} {number}" for name, number in counts.items()]
+    more = [f"{len(rows) - _MAX_COUNTS} more"] if len(rows) > _MAX_COUNTS else []
+    text = ", ".join([*rows[:_MAX_COUNTS], *more])
+    return f"Restarts of replicas without a pod: {text}" if text else ""
 
 
 def said_once(texts: Sequence[str], above: str = "") -> list[str]:

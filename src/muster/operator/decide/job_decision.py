@@ -246,6 +246,7 @@ def _suspend(
 ) -> list[Action]:
     if not status.is_true("Suspended"):
         events.append(EmitEvent(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
+    status, _ = restarts.count_in_place(job, status, [])  # all its pods are deleted
     after = job_conditions.suspended(job, status, now).without_transient()
     groups = delete_group_objects(job, observed)
     return [

@@ -465,9 +465,12 @@ class _Assessor:
         self._end("Failed", message, job_sentences.failure_message(kind, key, failure, lines=False))
 
     def _end(self, type_: str, message: str, of_event: str) -> None:
-        unstarted = self.new_restarts + self.status.restarts_to_come(self.present)
+        to_come = self.status.restarts_to_come(self.present)
+        unstarted = self.new_restarts + to_come.total()
+        # They stay, for people: the pods may be deleted now.
+        happened = dict(Counter(self.status.in_place_restarts) - to_come)
         self.status = job_conditions.finished(self.job, self.status, type_, message, self.now)
-        self.status = replace(self.status, unstarted=unstarted)
+        self.status = replace(self.status, unstarted=unstarted, in_place_restarts=happened)
         self._emit(type_, of_event)
 
     def _set_condition(self, type_: str, message: str) -> None:

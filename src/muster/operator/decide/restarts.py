@@ -73,6 +73,11 @@ def count_in_place(job: Job, status: JobStatus, pods: Iterable[Pod]) -> tuple[Jo
     new = {name: n - status.in_place_restarts.get(name, 0) for name, (_, n) in counts.items()}
     restarted = [pod for name, (pod, _) in counts.items() if new[name] > 0]
     # Only living pods are remembered, so that the status does not grow with every replacement.
+    earlier = Counter(status.earlier_restarts)
+    for name, count in status.in_place_restarts.items():
+        if name not in counts:
+            earlier[names.replica_key(job.name, name)] += count
+    status = replace(status, earlier_restarts=dict(earlier))
     status = replace(status, in_place_restarts={name: n for name, (_, n) in counts.items()})
     together = [pod for pod in restarted if role_of(job, pod) in job.restarts_together]
     alone = [pod for pod in restarted if role_of(job, pod) not in job.restarts_together]
@@ -85,11 +90,11 @@ def add_restarts(status: JobStatus, count: int) -> JobStatus:
 
 
 def count_earlier(job: Job, status: JobStatus, replaced: Iterable[Pod]) -> JobStatus:
-    """The status with the restarts of these replicas that their next pods do not show."""
+    """The status with the replacement of these pods; `count_in_place` adds their own restarts."""
     counts = dict(status.earlier_restarts)
     for pod in replaced:
         name = f"{role_of(job, pod).lower()}-{index_of(pod)}"
-        counts[name] = counts.get(name, 0) + 1 + restarts_of_pod(pod)
+        counts[name] = counts.get(name, 0) + 1
     return replace(status, earlier_restarts=counts)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from kubekit.errors import MusterError
 from kubekit.objects import kinds
@@ -82,7 +83,7 @@ async def _attempts(cluster: LiveCluster, job: JobWithPods, key: Key) -> list[Po
     summary = await compute(partial(cluster.summary, job, datetime.now(UTC)))
     restarted = summary.restarts or any(row.restarts for row in summary.instances)
     had_pods = summary.over or summary.status == SUSPENDED or summary.earlier_seconds
-    if had_pods or restarted or summary.earlier_restarts:
+    if had_pods or restarted or summary.gone_restarts:
         with suppress(MusterError):  # the rest of the page is true without them
             return await cluster.call(lambda client: attempts_of_job(client, key, summary.uid))
     return []
@@ -103,7 +104,8 @@ def _view(found: _Found, job: JobSummary, now: datetime) -> JobPage:
     (raw, pods), attempts = found.job, found.attempts
     gone = pods_that_are_gone(attempts, {pod.metadata.name for pod in pods})
     names = {pod.metadata.name for pod in gone}
-    replicas = summarize(raw, [*pods, *gone], now).instances if gone else job.instances
+    shown = summarize(raw, [*pods, *gone], now) if gone else job
+    job = replace(job, gone_restarts=shown.gone_restarts)
     own, explanation = pods_of_job(job.kind, job.key, job.uid, pods), None
     if job.status == PENDING:
         rows = [row for config in found.line for row in waiting_line_format.read(config.data)]
@@ -112,13 +114,13 @@ def _view(found: _Found, job: JobSummary, now: datetime) -> JobPage:
     facts = JobFacts(
         explanation=explanation,
         events=_event_rows(found.events, job, {job.uid, *pod_uids}),
-        replicas=replicas,
+        replicas=shown.instances,
         gone={
             log.pod_name: end_in_words(log.pod_name, log.exit_code, job)
             for log in attempts
             if log.pod_name in names
         },
-        attempts={row.name: len(at_container(attempts, row.name)) for row in replicas},
+        attempts={row.name: len(at_container(attempts, row.name)) for row in shown.instances},
         tensorboard=found.tensorboard,
     )
     return job_page(raw, job, facts, now)

@@ -9,7 +9,7 @@ import msgspec
 from muster.contract.job_explanation import JobExplanation, place_in_words
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.job_status import decode_status
-from muster.jobs.view.units import duration, next_try, said_once
+from muster.jobs.view.units import duration, gone_restarts, next_try, said_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,7 +99,7 @@ def job_page(raw: Raw, job: JobSummary, facts: JobFacts, now: datetime) -> JobPa
         job=job,
         reason=reason,
         place=place,
-        notes=tuple(note for note in (job.discarded, job.left_pods) if note),
+        notes=tuple(filter(None, (job.discarded, job.left_pods, gone_restarts(job.gone_restarts)))),
         facts=_facts(job, timeline, now),
         running_since=job.running_since(now),
         replicas=_replicas(job, facts, reason, now),

@@ -143,6 +143,20 @@ def test_restarts_are_shown_once_there_are_any_with_those_of_recreated_pods(scen
     assert [row[-1] for row in rows] == ["RESTARTS", "--------", "0", "0", "3", "1", "0"]
 
 
+def test_restarts_of_replicas_without_a_pod_stand_below_the_others(scene: Scene) -> None:
+    running_mpi(scene)
+    scene.objects["mpijobs"][0]["status"]["earlierRestarts"] = {"worker-1": 2}
+    scene.objects["pods"] = [
+        row for row in scene.objects["pods"] if row["metadata"]["name"] != "mpi-dist-worker-1"
+    ]
+
+    _, out, _ = scene.arena("get", "mpi-dist")
+    data = json.loads(scene.arena("get", "mpi-dist", "-o", "json")[1])
+
+    assert out.splitlines()[-1] == "  Restarts of replicas without a pod: worker-1 2"
+    assert data["goneRestarts"] == {"worker-1": 2}
+
+
 def test_the_full_output_of_a_running_job(scene: Scene) -> None:
     running_mpi(scene)
     scene.objects["services"] = [

@@ -80,12 +80,13 @@ def test_the_log_of_a_failed_job_names_the_pod_that_failed(failed: Scene, flags:
 
 
 def test_get_of_a_job_whose_pods_are_gone_names_the_command_for_its_logs(failed: Scene) -> None:
+    failed.objects["tfjobs"][0]["status"]["restarted"] = {"tf-worker-1": 1}
     _, out, _ = failed.arena("get", "tf")
 
     assert out.partition("Instances:")[2] == (
         "\n  Its pods are gone (cleaned up); "
         "their logs stay: arena logs tf -i tf-worker-1 -n default\n"
-        "  Restarts: tf-worker-1 1\n"
+        "  Restarts of replicas without a pod: worker-1 1\n"
     )
 
 
@@ -99,7 +100,8 @@ def test_get_of_a_job_whose_logs_are_gone_too_has_the_restarts_of_its_status(fai
     _, out, _ = failed.arena("get", "tf")
 
     assert out.partition("Instances:")[2] == (
-        "\n  Its pods are gone (cleaned up); their logs too\n  Restarts: worker-1 2\n"
+        "\n  Its pods are gone (cleaned up); their logs too\n"
+        "  Restarts of replicas without a pod: worker-1 2\n"
     )
 
 

@@ -439,9 +439,9 @@ def test_the_status_of_a_job_that_ended_has_no_transient_fields(limit: int) -> N
 
     assert model.conditions()[-1] in ("Succeeded", "Failed")
     # At the limit a restart is counted that does not happen.
-    history = ["earlierRestarts", "unfinished"]
+    history = ["earlierRestarts", "restarted", "unfinished"]
     if limit == 2:
-        history = ["failedAttempt", "failure", "unstarted"]
+        history = ["failedAttempt", "failure", "restarted", "unstarted"]
     permanent = ["conditions", "formed", "observedGeneration", "replicaStatuses", "restarts"]
     assert sorted(model.status) == sorted(["completionTime", *history, "startTime", *permanent])
 
