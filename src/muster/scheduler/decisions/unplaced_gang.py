@@ -81,7 +81,7 @@ def _reason(view: GangView, result: Unplaced) -> Reason:
         return reason
     nodes = filters.fits_if_empty(snapshot, *(short.want.cls for short in result.short))
     if snapshot.held_for:
-        held = holds_on(snapshot, nodes)
+        held = holds_on(snapshot, nodes, dict(reason.short))
         others = {key: holds for key, holds in sorted(held.items()) if key != view.key}
         reason = reasons.with_holds(reason, others, view.known.wall_offset, view.reader)
     if view.leaves_free and kept is not None:

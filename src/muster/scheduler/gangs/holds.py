@@ -130,13 +130,17 @@ def hold_placeholders(
         view.hold(new_hold(view.key, view.priority, placement, hold._replace(late=role)))
 
 
-def holds_on(snapshot: Snapshot, nodes: Mask) -> dict[GangKey, list[Hold]]:
-    """The holds on some nodes, by the gang that they are for."""
+def holds_on(
+    snapshot: Snapshot, nodes: Mask, lacks: Collection[str] = ()
+) -> dict[GangKey, list[Hold]]:
+    """The holds on some nodes, by the gang that they are for; of one of the resources, if any."""
     rows = snapshot.nodes.rows
     by_gang: dict[GangKey, list[Hold]] = {}
     for key, slots in snapshot.held_for.items():
         for slot in slots.values():
-            if slot.node in rows and nodes[rows[slot.node]] and slot.hold is not None:
+            if slot.node not in rows or not nodes[rows[slot.node]] or slot.hold is None:
+                continue
+            if not lacks or any(slot.cls.requests.get(name) for name in lacks):
                 by_gang.setdefault(key, []).append(slot.hold)
     return by_gang
 

@@ -276,6 +276,20 @@ async def test_a_gang_that_waits_for_held_room_says_for_which_gang_and_until_whe
     assert "held" not in cluster.reason("g")
 
 
+async def test_a_hold_without_the_resource_that_a_gang_lacks_is_not_named() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("loop", 2), *gang("loop", 2), pod("train", gpus=3))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.finish("loop-1", "Failed")
+        cluster.add(pod("late", gpus=2, created=200))
+        await cluster.settle()
+
+    assert "short 2 nvidia.com/gpu" in cluster.reason("late")
+    assert "held" not in cluster.reason("late")
+
+
 async def test_surplus_that_waits_for_held_room_says_so_too() -> None:
     cluster = await full()
     async with cluster.running():
