@@ -281,6 +281,7 @@ _FAILURE: Fields = {
     "limit": _text("The number that was exceeded."),
     "failures": _number("How often the job failed before it exceeded the limit."),
     "withoutRetry": _switch("Whether the job only failed because it names no retries."),
+    "atOnce": _switch("Whether several replicas failed within seconds, and each counted."),
 }
 _RESTART: Fields = {
     "code": _text("ReplicasFailed, Interrupted, Preempted, ReplicaGone and the like."),

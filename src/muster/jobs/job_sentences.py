@@ -75,7 +75,14 @@ def failure_message(kind: str, key: Key, failure: JobFailure, *, lines: bool = T
 def remedy(failure: JobFailure) -> str:
     """The flag with which the job would have been tried again; empty if none would have helped."""
     first = failure.first
-    if first is None or not failure.without_retry or not pod_status.may_end_well_next_time(first):
+    if first is None or not pod_status.may_end_well_next_time(first):
+        return ""
+    if failure.at_once:
+        return (
+            "Several replicas failed at once and each counted; with the annotation "
+            "muster.dev/restart: gang (--restart=gang) they would restart together and count once."
+        )
+    if not failure.without_retry:
         return ""
     return "With --retry=3 (restartPolicy: OnFailure, backoffLimit: 3) it would be tried again."
 

@@ -113,6 +113,8 @@ class JobFailure(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     """How often the job failed before it exceeded the limit."""
     without_retry: bool = False
     """Whether the first failure ended the job only because it names no number of retries."""
+    at_once: bool = False
+    """Whether several replicas failed within seconds, and each counted towards the limit."""
 
 
 class JobRestart(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -403,6 +403,7 @@ class _Assessor:
                 pod_status.ending_of(failed) if failed else None,
                 limit=str(job.policy.backoff_limit),
                 failures=status.restarts,
+                at_once=failed is not None and self._failed_at_once(failed),
             )
         elif left is not None and left <= 0:
             limit = str(job.policy.active_deadline)
@@ -414,6 +415,21 @@ class _Assessor:
             return False
         self._end_failed(failure, failed)
         return True
+
+    def _failed_at_once(self, last: Pod) -> bool:
+        """Whether others failed within seconds of this pod, and counted since it is no gang."""
+        end = pod_status.ended_at(last)
+        if end is None or self.job.restarts_together:
+            return False
+        ends = {
+            f"{role_of(self.job, pod).lower()}-{index_of(pod)}": at
+            for pod in self.counted
+            if (at := pod_status.ended_at(pod)) is not None
+        }
+        # Of replicas whose pods are replaced already, the status knows when they failed.
+        of_late = {name: row.at for name, row in self.status.failures.items() if row.last}
+        times = [at for name, at in (of_late | ends).items() if not name.startswith("evaluator")]
+        return sum(abs((at - end).total_seconds()) <= _PATIENCE for at in times) > 1
 
     def _is_late(self) -> bool:
         left = restarts.seconds_to_start(self.job, self.status, self.now)

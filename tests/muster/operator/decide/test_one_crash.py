@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubekit.objects.meta import Raw
+from kubekit.objects.meta import Raw, timestamp
 from muster.operator.decision_types import Settings
 from tests.muster.operator.builders import Model, manifest, replica
 from tests.muster.words import exited
@@ -471,3 +471,43 @@ def test_a_job_that_says_replica_keeps_it_whatever_the_administrator_chose() -> 
     crash(model, "j-worker-0", 1, BOOM)
     model.settle()
     assert {name for name in before if uids(model)[name] != before[name]} == {"j-worker-0"}
+
+
+def crashes_alone(kind: str, policy: str, count: int, apart: float = 0) -> Model:
+    """A job without the annotation, some of whose workers crash one after the other."""
+    roles = {"Master": replica(1, policy, "pytorch"), "Worker": replica(3, policy, "pytorch")}
+    model = Model(manifest(kind, roles, runPolicy={"backoffLimit": count}))
+    up(model)
+    for index in range(count):
+        model.later(apart)
+        end = {"exitCode": 137, "finishedAt": timestamp(model.now)}
+        row = {"name": "pytorch", "restartCount": 1, "lastState": {"terminated": end}}
+        if policy == "OnFailure":
+            model.pod(f"j-worker-{index}", phase="Running", containerStatuses=[row])
+        else:
+            crash(model, f"j-worker-{index}", 137)
+        model.settle()
+    assert model.conditions()[-1] == "Failed"
+    return model
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "ExitCode"])
+def test_the_hint_of_replicas_that_failed_at_once_and_each_counted_names_the_gang(
+    policy: str,
+) -> None:
+    together = crashes_alone("PyTorchJob", policy, 3, apart=1)
+
+    assert "muster.dev/restart: gang" in together.view.remedy
+    assert together.view.remedy in together.status["conditions"][-1]["message"]
+    assert not crashes_alone("PyTorchJob", policy, 3, apart=60).view.remedy
+    assert not crashes_alone("PyTorchJob", policy, 1).view.remedy
+
+
+def test_a_gang_that_uses_up_its_retries_has_no_hint_about_gangs() -> None:
+    model = running(runPolicy={"backoffLimit": 1})
+    for name in sorted(model.pods):
+        crash(model, name, 137)
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+    assert not model.view.remedy
