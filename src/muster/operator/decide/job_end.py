@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LAST_SECONDS = 5.0
 """Seconds that workers of a job that succeeded have to end by themselves."""
-_TRAINING_ROLES = ("Chief", "Master", "Worker")
+_TRAINING_ROLES = ("Chief", "Master", "Worker", "Evaluator")
 _FEW = 2
 """A replica that runs again is named after this many failures: after one it just took longer."""
 _MAX_NAMES = 100

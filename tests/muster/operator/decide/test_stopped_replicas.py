@@ -105,3 +105,18 @@ def test_a_failed_job_stops_its_workers_without_this_sentence() -> None:
     assert "Failed" in model.conditions()
     assert not model.pods
     assert stopped(model) is None
+
+
+def test_an_evaluator_that_is_stopped_is_named_too() -> None:
+    model = succeeded(chief="j-chief-0", Chief=1, Evaluator=1)
+    assert model.wait() == 5
+    model.later(5)
+    model.settle()
+
+    record = stopped(model)
+    assert record is not None
+    assert record["names"] == ["j-evaluator-0"]
+    events = [row.message for row in model.events if row.reason == "ReplicasStopped"]
+    assert events == [record["message"]]
+    assert record["message"].startswith("Evaluator 0 was stopped because the job had succeeded")
+    assert model.status["replicaStatuses"]["Evaluator"] == {}
