@@ -25,6 +25,7 @@ from kubekit.objects.meta import Key, Raw
 from muster.contract.job_kinds import MPIJOBS, TFJOBS
 from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from muster.jobs import names
+from muster.jobs.job_status import QUOTA_EXCEEDED
 from muster.operator.daemon import Options, run
 from muster.operator.decide import owned_objects
 from muster.operator.observe import own_writes
@@ -183,9 +184,9 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
 
         async def waiting() -> bool:
             status = (await client.get(TFJOBS, Key(ns, "j"))).get("status", {})
-            return "exceeded quota" in status.get("waiting", {}).get("message", "")
+            return bool(status.get("waiting", {}).get("reason") == QUOTA_EXCEEDED)
 
-        await eventually(waiting, what="the quota's words in the job's status")
+        await eventually(waiting, what="the quota in the job's status")
         await nothing(client, PODS, ns)
 
         await client.patch(RESOURCE_QUOTAS, Key(ns, "q"), {"spec": {"hard": {"pods": "10"}}})
