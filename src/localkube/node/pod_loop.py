@@ -104,9 +104,9 @@ class PodLoop:
         if pod is None:
             return RequeueAfter(_RETRY) if left else None
         self.remember(key, pod.metadata.uid)
-        decision, waiting = await self._act_until_settled(pod)
+        decision, record, waiting = await self._act_until_settled(pod)
         # The last status is written before the pod is removed, so that watchers see its exit codes.
-        await self._write_status(pod, waiting)
+        await self._write_status(pod, record, waiting)
         if Remove() in decision.actions:
             await self._remove(pod)
             return None
@@ -157,22 +157,28 @@ class PodLoop:
         """The pod's record, with the health that its probes report."""
         return self.prober.with_health(pod, self.runtime.records.read(pod.metadata.uid))
 
-    async def _act_until_settled(self, pod: Pod) -> tuple[Decision, dict[str, WaitingReason]]:
-        """Act until no action is left or one fails; returns why containers wait."""
+    async def _act_until_settled(
+        self, pod: Pod
+    ) -> tuple[Decision, PodRecord, dict[str, WaitingReason]]:
+        """Act until no action is left or one fails; returns why containers wait.
+
+        The record returned is the one for which no action was left: a container that ends after
+        that ends the pod in the next pass, which also closes the pod.
+        """
         decision = Decision()
         for _ in range(_MAX_ROUNDS):
             record = self._read(pod)
             decision = decide(pod, record, self.clock())
             actions = [action for action in decision.actions if not isinstance(action, Remove)]
             if not actions:
-                break
+                return decision, record, {}
             waiting: dict[str, WaitingReason] = {}
             for action in actions:
                 await self._try(pod, action, waiting)
             # A container takes time to stop: its exit wakes the loop again.
             if waiting or any(isinstance(action, Stop) for action in actions):
-                return decision, waiting
-        return decision, {}
+                return decision, self._read(pod), waiting
+        return decision, self._read(pod), {}
 
     async def _try(self, pod: Pod, action: Action, waiting: dict[str, WaitingReason]) -> None:
         name = action.container.name if isinstance(action, Start) else ""
@@ -221,9 +227,11 @@ class PodLoop:
         once = f"{pod.metadata.uid}/{stop.number}"
         self.events.record(pod, "Killing", message, once=once)
 
-    async def _write_status(self, pod: Pod, waiting: Mapping[str, WaitingReason]) -> None:
+    async def _write_status(
+        self, pod: Pod, record: PodRecord, waiting: Mapping[str, WaitingReason]
+    ) -> None:
         uid = pod.metadata.uid
-        record, known = self._read(pod), self._known[uid]
+        known = self._known[uid]
         # Its job is named in its record, so that its logs outlive it; a job may adopt a pod.
         owned = job_pod(pod, self.logs)
         if record.known and owned is not None and owned.job.uid != known.job:

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,16 @@ import pytest
 from kubekit.objects.conditions import FILES_DISCARDED
 from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from kubekit.objects.meta import MAX_SECONDS, Key, condition_is_true
+from localkube.node import pod_loop
+from localkube.node.pod import Pod
+from localkube.node.pod_decision import Decision, decide
+from localkube.node.runtime.pod_records import PodRecord
 from localkube.node_interface import ExecOptions
 from tests.localkube.node import leftovers
 from tests.localkube.node.exec_client import ExecClient
-from tests.localkube.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
+from tests.localkube.node.local_node import RAW_PODS, LocalNode, Raw, needs_namespaces, wait_for
 from tests.localkube.node.pod_builders import container, manifest, shell
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
@@ -345,6 +350,33 @@ async def test_closing_a_pod_that_failed_halfway_is_tried_again(
 
     assert closed.is_set()
     assert pod["status"]["phase"] == "Succeeded"
+
+
+async def test_a_pod_that_ends_while_its_status_is_written_names_its_discarded_files_at_once(
+    local: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for the end reads the files in the same status."""
+    assert local.agent is not None
+    read, waited = local.agent.records.read, list[str]()
+
+    def decide_before_it_ends(pod: Pod, record: PodRecord, now: datetime) -> Decision:
+        decision = decide(pod, record, now)
+        if record.alive and not decision.actions:
+            waited.append(pod.metadata.name)
+            until(lambda: not read(pod.metadata.uid).alive, what="it has ended")
+        return decision
+
+    monkeypatch.setattr(pod_loop, "decide", decide_before_it_ends)
+    since = (await local.client.list(RAW_PODS, "default")).resource_version
+    await local.run(shell("writer", "echo x > $HOME/model; sleep 0.3"))
+
+    async with asyncio.timeout(60):
+        async for event in local.client.watch(RAW_PODS, "default", since=since):
+            if event.object.get("status", {}).get("phase") == "Succeeded":
+                break
+
+    assert waited
+    assert FILES_DISCARDED in {row["type"] for row in event.object["status"]["conditions"]}
 
 
 async def test_files_that_a_late_writer_leaves_are_deleted_later(
