@@ -55,15 +55,20 @@ class Provisioner:
         self._queue.put_nowait(provision)
 
     async def run(self) -> None:
-        """Write until cancelled. Choices left by an earlier term are decided again."""
-        self._queue = asyncio.Queue()
-        while True:
-            provision = await self._queue.get()
-            for key, choice in provision.claims:
-                with isolated("volume", key) as guard:
-                    await self._try(provision, key, choice)
-                if guard.error is not None:
-                    self._try_again(provision, key, LONG_RETRY_SECONDS)
+        """Write until cancelled."""
+        try:
+            while True:
+                await self._take(await self._queue.get())
+        finally:
+            # The next term decides anew. It may submit choices before it runs this.
+            self._queue = asyncio.Queue()
+
+    async def _take(self, provision: Provision) -> None:
+        for key, choice in provision.claims:
+            with isolated("volume", key) as guard:
+                await self._try(provision, key, choice)
+            if guard.error is not None:
+                self._try_again(provision, key, LONG_RETRY_SECONDS)
 
     async def _try(self, provision: Provision, key: Key, choice: VolumeChoice) -> None:
         try:

@@ -44,7 +44,6 @@ async def test_a_choice_is_not_written_once_its_volume_is_gone_or_the_lead_is_lo
     cluster.state.snapshot.volumes.choose({data: VolumeChoice("n1", volume)})
     provisioner = Provisioner(any_client, cluster.state, lambda: None, may_act=lambda: leads)
     task = asyncio.create_task(provisioner.run())
-    await asyncio.sleep(0)
     with caplog.at_level(logging.WARNING):
         choice = (data, VolumeChoice("n1", volume))
         provisioner.submit(Provision(GangKey("pod", "default", "p"), (choice,)))
@@ -80,7 +79,6 @@ async def test_a_missing_right_is_told_to_the_gang_and_tried_again_after_a_while
         report_right=lambda *words: told.append(words),
     )
     task = asyncio.create_task(provisioner.run())
-    await asyncio.sleep(0)
     for _ in range(2):
         provisioner.submit(provision)
     await asyncio.sleep(0.1)
@@ -91,3 +89,30 @@ async def test_a_missing_right_is_told_to_the_gang_and_tried_again_after_a_while
     due = cluster.state.line.next_timer()
     assert due is not None
     assert due > asyncio.get_running_loop().time() + 5
+
+
+async def test_choices_of_the_first_round_are_written_and_those_of_an_earlier_term_are_not() -> (
+    None
+):
+    """The loop decides as soon as the process leads, which may be before the first write."""
+    cluster, client = cluster_of("n1"), RecordingClient()
+    any_client: Any = client
+    provisioner = Provisioner(any_client, cluster.state, lambda: None, may_act=lambda: True)
+
+    def submit(name: str) -> None:
+        claim(cluster, name)
+        choice = (Key("default", name), VolumeChoice("n1", ""))
+        provisioner.submit(Provision(GangKey("pod", "default", "p"), (choice,)))
+
+    submit("first")
+    term = asyncio.create_task(provisioner.run())
+    await asyncio.sleep(0.1)
+    submit("left")
+    term.cancel()
+    await asyncio.gather(term, return_exceptions=True)
+    submit("second")
+    term = asyncio.create_task(provisioner.run())
+    await asyncio.sleep(0.1)
+    term.cancel()
+
+    assert client.patched == [Key("default", "first"), Key("default", "second")]
