@@ -16,8 +16,9 @@ pytestmark = pytest.mark.slow
 
 CRASH = """\
 case $HOSTNAME in
-  *-1) python -c 'print("one speaks", flush=True); raise ValueError("boom")';;
-  *) echo "$HOSTNAME speaks"; sleep 100;;
+  *-1) until [ -e crash-worker-0 ] && [ -e crash-worker-2 ]; do sleep 0.05; done
+       python -c 'print("one speaks", flush=True); raise ValueError("boom")';;
+  *) echo "$HOSTNAME speaks"; touch $HOSTNAME; sleep 100;;
 esac
 """
 
@@ -36,9 +37,10 @@ def archived(local: LocalCluster) -> list[Path]:
 
 @pytest.mark.parametrize("policy", ["All", "Running"])
 def test_the_logs_of_a_crashed_job_stay_until_it_is_deleted(
-    local: LocalCluster, policy: str
+    local: LocalCluster, policy: str, tmp_path: Path
 ) -> None:
-    words = ["submit", "tf", "--name=crash", "--image=i", "--workers=3", "--wait"]
+    where = f"--working-dir={tmp_path}"
+    words = ["submit", "tf", "--name=crash", "--image=i", "--workers=3", "--wait", where]
     waited = local.arena(*words, f"--clean-task-policy={policy}", CRASH, check=False)
 
     assert waited.returncode == 10
