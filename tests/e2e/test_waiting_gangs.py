@@ -73,19 +73,3 @@ def test_a_running_gang_that_grows_beyond_the_room_still_runs(local: LocalCluste
     waiting = [member["why"] for member in explanation["members"] if not member["node"]]
     assert len(waiting) == 3
     assert set(waiting) == {explanation["reason"]}
-
-
-def test_what_ran_when_the_cluster_was_stopped_runs_again_before_what_waited(
-    local: LocalCluster,
-) -> None:
-    local.arena("delete", "g")
-    local.submit("ran", "--cpu=1", command="sleep 99")
-    local.wait_job("ran", "RUNNING")
-    local.submit("behind", "--cpu=2", command="sleep 99")
-    until(lambda: local.job("behind")["reason"], what="it waits with a reason")
-
-    local.down()
-    local.up("--cpus-per-node=2")
-
-    local.wait_job("ran", "RUNNING")
-    assert local.job("behind")["status"] == "PENDING"
