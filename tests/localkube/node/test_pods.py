@@ -368,7 +368,7 @@ async def test_a_pod_that_ends_while_its_status_is_written_names_its_discarded_f
 
     monkeypatch.setattr(pod_loop, "decide", decide_before_it_ends)
     since = (await local.client.list(RAW_PODS, "default")).resource_version
-    await local.run(shell("writer", "echo x > $HOME/model; sleep 0.3"))
+    await local.run(shell("writer", "echo x > $HOME/model; sleep 3"))
 
     async with asyncio.timeout(60):
         async for event in local.client.watch(RAW_PODS, "default", since=since):
